@@ -1,0 +1,85 @@
+//! Fills in what the API says an absent field means. Runs after decoding and before validation, also on objects that
+//! are read from the store, so old objects gain new defaults.
+//!
+//! Source: `k8s.io/kubernetes/pkg/apis/resource/v1/defaults.go`.
+
+use crate::claim::{AllocationMode, ResourceClaim, ResourceClaimSpec};
+use crate::object::AnyObject;
+use crate::slice::ResourceSlice;
+use crate::taint::{DeviceTaint, DeviceTaintRule, DeviceToleration, DeviceTolerationOperator};
+use crate::template::ResourceClaimTemplate;
+use crate::wire::Time;
+
+/// Applies the defaults of the object's kind. `now` is the time of the write.
+pub fn apply(object: &mut AnyObject, now: Time) {
+    match object {
+        AnyObject::ResourceClaim(claim) => apply_to_claim(claim),
+        AnyObject::ResourceClaimTemplate(template) => apply_to_template(template),
+        AnyObject::ResourceSlice(slice) => apply_to_slice(slice, now),
+        AnyObject::DeviceTaintRule(rule) => apply_to_taint_rule(rule, now),
+        AnyObject::DeviceClass(_) | AnyObject::Node(_) | AnyObject::Unit(_) => {}
+    }
+}
+
+/// Defaults of requests and of the tolerations in an allocation.
+pub fn apply_to_claim(claim: &mut ResourceClaim) {
+    apply_to_claim_spec(&mut claim.spec);
+    for result in claim
+        .status
+        .allocation
+        .iter_mut()
+        .flat_map(|allocation| &mut allocation.devices.results)
+    {
+        apply_to_tolerations(&mut result.tolerations);
+    }
+}
+
+/// Defaults of the claims that the template makes.
+pub fn apply_to_template(template: &mut ResourceClaimTemplate) {
+    apply_to_claim_spec(&mut template.spec.spec);
+}
+
+/// Taints without a time start now.
+pub fn apply_to_slice(slice: &mut ResourceSlice, now: Time) {
+    for device in slice.spec.devices.iter_mut().flatten() {
+        device.taints.iter_mut().for_each(|taint| apply_to_taint(taint, now));
+    }
+}
+
+/// A taint without a time starts now.
+pub fn apply_to_taint_rule(rule: &mut DeviceTaintRule, now: Time) {
+    apply_to_taint(&mut rule.spec.taint, now);
+}
+
+/// One device of the class, unless the request says otherwise.
+pub fn apply_to_claim_spec(spec: &mut ResourceClaimSpec) {
+    for request in &mut spec.devices.requests {
+        if let Some(exactly) = &mut request.exactly {
+            apply_to_count(&mut exactly.allocation_mode, &mut exactly.count);
+            apply_to_tolerations(&mut exactly.tolerations);
+        }
+        for subrequest in &mut request.first_available {
+            apply_to_count(&mut subrequest.allocation_mode, &mut subrequest.count);
+            apply_to_tolerations(&mut subrequest.tolerations);
+        }
+    }
+}
+
+fn apply_to_count(mode: &mut AllocationMode, count: &mut i64) {
+    if mode.is_empty() {
+        *mode = AllocationMode::ExactCount;
+    }
+    if *mode == AllocationMode::ExactCount && *count == 0 {
+        *count = 1;
+    }
+}
+
+fn apply_to_tolerations(tolerations: &mut [DeviceToleration]) {
+    for toleration in tolerations.iter_mut().filter(|toleration| toleration.operator.is_empty()) {
+        toleration.operator = DeviceTolerationOperator::Equal;
+    }
+}
+
+fn apply_to_taint(taint: &mut DeviceTaint, now: Time) {
+    taint.time_added.get_or_insert(now);
+}

@@ -1,0 +1,56 @@
+//! Rules for device taint rules: R1–R4.
+
+use super::common::{check_conditions, check_driver_name, check_pool_name, check_taint};
+use super::meta::{self, Scope};
+use crate::field_path::{FieldError, FieldErrors, FieldPath};
+use crate::names;
+use crate::taint::{DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector};
+
+/// Every rule that a new taint rule breaks.
+pub fn check_create(rule: &DeviceTaintRule) -> Vec<FieldError> {
+    let mut errors = FieldErrors::new();
+    meta::check_create(&rule.metadata, Scope::Cluster, &mut errors);
+    check_spec(&rule.spec, None, &mut errors);
+    errors.into_vec()
+}
+
+/// Every rule that a changed taint rule breaks. M4: the update must say which version it changes.
+pub fn check_update(new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
+    let mut errors = FieldErrors::new();
+    meta::check_update(&new.metadata, &old.metadata, &mut errors);
+    meta::check_has_resource_version(&new.metadata, &mut errors);
+    check_spec(&new.spec, Some(&old.spec), &mut errors);
+    errors.into_vec()
+}
+
+/// Every rule that a changed status breaks.
+pub fn check_status_update(new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
+    let mut errors = FieldErrors::new();
+    meta::check_update(&new.metadata, &old.metadata, &mut errors);
+    check_conditions(
+        &new.status.conditions,
+        &FieldPath::root("status").child("conditions"),
+        &mut errors,
+    );
+    errors.into_vec()
+}
+
+fn check_spec(spec: &DeviceTaintRuleSpec, old: Option<&DeviceTaintRuleSpec>, errors: &mut FieldErrors) {
+    let path = FieldPath::root("spec");
+    if let Some(selector) = &spec.device_selector {
+        check_selector(selector, &path.child("deviceSelector"), errors);
+    }
+    check_taint(&spec.taint, old.map(|old| &old.taint), &path.child("taint"), errors);
+}
+
+fn check_selector(selector: &DeviceTaintSelector, path: &FieldPath<'_>, errors: &mut FieldErrors) {
+    if let Some(driver) = &selector.driver {
+        check_driver_name(driver, &path.child("driver"), errors);
+    }
+    if let Some(pool) = &selector.pool {
+        check_pool_name(pool, &path.child("pool"), errors);
+    }
+    if let Some(device) = &selector.device {
+        errors.invalid_each(&path.child("device"), device, names::dns_label(device));
+    }
+}

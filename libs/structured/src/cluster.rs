@@ -1,0 +1,614 @@
+//! Everything a decision looks at: classes, slices as pools, nodes, and what is taken, kept up to date in single steps.
+//!
+//! Owned by one allocator. Changes take `&mut self` and cost what they touch; decisions take `&self`. What decisions learn
+//! (pools as nodes see them, answers of selectors, nodes that cannot serve a wish) is remembered inside, behind a lock.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use resource_api::claim::{DeviceRequestAllocationResult, DeviceSelector};
+use resource_api::class::DeviceClass;
+use resource_api::ids::{DeviceId, PoolId, Uid};
+use resource_api::meta::TextMap;
+use resource_api::node::{Node, NodeView as NodeFactsView};
+use resource_api::slice::ResourceSlice;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::features::Features;
+use crate::learned::Learned;
+use crate::pool::{Audience, Pool, SliceEntry};
+use crate::selectors::Filter;
+
+/// What a decision needs to know of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// `metadata.name`.
+    pub name: String,
+    /// Labels, for node selectors of slices and devices.
+    pub labels: TextMap,
+    /// `place` leaves such nodes out; `allocate_on` does not.
+    pub unschedulable: bool,
+    /// `status.declaredFeatures`.
+    pub declared_features: Vec<String>,
+}
+
+impl NodeFacts {
+    /// What a decision needs to know of this object.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        Self {
+            name: node.metadata.name.clone(),
+            labels: node.metadata.labels.clone(),
+            unschedulable: node.spec.unschedulable,
+            declared_features: node.status.declared_features.clone(),
+        }
+    }
+}
+
+/// In which order first fit takes nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeOrder {
+    /// Bytewise by name.
+    #[default]
+    ByName,
+    /// As they were put first; for replays of recorded clusters.
+    AsPut,
+}
+
+/// What [`Cluster::take`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Devices of usable pools.
+    pub devices: usize,
+    /// Of these, not held whole by any claim.
+    pub free: usize,
+}
+
+pub(crate) type PoolIndex = usize;
+pub(crate) type NodeNumber = usize;
+
+/// A node that an object describes, or that a slice names.
+#[derive(Debug)]
+pub(crate) struct NodeEntry {
+    pub(crate) name: Arc<str>,
+    facts: Option<NodeFacts>,
+    /// Pools with a slice for this very node.
+    pools: SmallVec<[PoolIndex; 2]>,
+}
+
+impl NodeEntry {
+    /// A node about which nothing is known but its name.
+    pub(crate) fn stranger(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            facts: None,
+            pools: SmallVec::new(),
+        }
+    }
+
+    pub(crate) fn pools(&self) -> &[PoolIndex] {
+        &self.pools
+    }
+
+    pub(crate) fn view(&self) -> NodeFactsView<'_> {
+        static NO_LABELS: TextMap = TextMap::new();
+        NodeFactsView {
+            name: &self.name,
+            labels: self.facts.as_ref().map_or(&NO_LABELS, |facts| &facts.labels),
+        }
+    }
+
+    pub(crate) fn is_schedulable(&self) -> bool {
+        self.facts.as_ref().is_none_or(|facts| !facts.unschedulable)
+    }
+
+    pub(crate) fn supports_skipped_operations(&self) -> bool {
+        let declared = self.facts.iter().flat_map(|facts| &facts.declared_features);
+        declared.into_iter().any(|feature| feature == "DRAOptionalNodeOperations")
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Cluster {
+    features: Features,
+    order: NodeOrder,
+    classes: BTreeMap<String, Arc<DeviceClass>>,
+    pools: Vec<Option<Pool>>,
+    unused_pools: Vec<PoolIndex>,
+    pool_by_id: FxHashMap<PoolId, PoolIndex>,
+    pool_of_slice: FxHashMap<String, PoolIndex>,
+    /// Pools that nodes see by other means than being named.
+    wide_pools: FxHashSet<PoolIndex>,
+    /// Slices with a node selector that cannot be read on any node, and why.
+    bad_selectors: BTreeMap<String, String>,
+    nodes: Vec<Option<NodeEntry>>,
+    unused_nodes: Vec<NodeNumber>,
+    node_by_name: FxHashMap<Arc<str>, NodeNumber>,
+    holdings: FxHashMap<Uid, Vec<DeviceRequestAllocationResult>>,
+    preferred: Option<Preferred>,
+    learned: Mutex<Learned>,
+}
+
+struct Preferred(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Preferred {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Preferred")
+    }
+}
+
+impl Cluster {
+    /// A cluster without any object.
+    #[must_use]
+    pub fn new(features: Features) -> Self {
+        Self::with_node_order(features, NodeOrder::ByName)
+    }
+
+    /// As [`Cluster::new`], with another order of nodes.
+    #[must_use]
+    pub fn with_node_order(features: Features, order: NodeOrder) -> Self {
+        Self {
+            features,
+            order,
+            classes: BTreeMap::new(),
+            pools: Vec::new(),
+            unused_pools: Vec::new(),
+            pool_by_id: FxHashMap::default(),
+            pool_of_slice: FxHashMap::default(),
+            wide_pools: FxHashSet::default(),
+            bad_selectors: BTreeMap::new(),
+            nodes: Vec::new(),
+            unused_nodes: Vec::new(),
+            node_by_name: FxHashMap::default(),
+            holdings: FxHashMap::default(),
+            preferred: None,
+            learned: Mutex::default(),
+        }
+    }
+
+    /// The feature gates in force.
+    #[must_use]
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Adds or replaces a class. Units compiled before keep the old one.
+    pub fn put_class(&mut self, class: Arc<DeviceClass>) {
+        self.classes.insert(class.metadata.name.clone(), class);
+    }
+
+    /// Forgets a class.
+    pub fn remove_class(&mut self, name: &str) {
+        self.classes.remove(name);
+    }
+
+    /// The class of this name.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&Arc<DeviceClass>> {
+        self.classes.get(name)
+    }
+
+    /// Adds or replaces a slice, by its object name.
+    pub fn put_slice(&mut self, slice: Arc<ResourceSlice>) {
+        let name = slice.metadata.name.clone();
+        let id = slice.pool_id();
+        if self.pool_of_slice.get(&name).is_some_and(|pool| self.pool(*pool).id != id) {
+            self.remove_slice(&name);
+        }
+        let pool = self.pool_index_or_new(&id);
+        let entry = SliceEntry {
+            audience: Audience::of(&slice, self.features),
+            slice,
+        };
+        match entry.bad_selector() {
+            Some(problem) => self.bad_selectors.insert(name.clone(), problem),
+            None => self.bad_selectors.remove(&name),
+        };
+        self.pool_of_slice.insert(name, pool);
+        self.add_audience(pool, &entry.audience.clone());
+        let replaced = self.pools[pool].as_mut().and_then(|pool| pool.put(entry));
+        if let Some(replaced) = replaced {
+            self.remove_audience(pool, &replaced.audience);
+        }
+        self.on_slices_changed(pool);
+    }
+
+    /// Forgets a slice. What is taken of its devices stays taken.
+    pub fn remove_slice(&mut self, name: &str) {
+        let Some(pool) = self.pool_of_slice.remove(name) else { return };
+        self.bad_selectors.remove(name);
+        if let Some(removed) = self.pools[pool].as_mut().and_then(|pool| pool.remove(name)) {
+            self.on_slices_changed(pool);
+            self.remove_audience(pool, &removed.audience);
+            self.drop_pool_if_unknown(pool);
+        }
+    }
+
+    /// Adds or replaces what is known of a node.
+    pub fn put_node(&mut self, facts: NodeFacts) {
+        let node = self.node_or_new(&facts.name);
+        if let Some(entry) = self.nodes[node].as_mut() {
+            entry.facts = Some(facts);
+        }
+        self.on_node_changed(node);
+    }
+
+    /// Forgets what is known of a node. It stays as long as a slice names it.
+    pub fn remove_node(&mut self, name: &str) {
+        let Some(node) = self.node_by_name.get(name).copied() else {
+            return;
+        };
+        if let Some(entry) = self.nodes[node].as_mut() {
+            entry.facts = None;
+        }
+        self.on_node_changed(node);
+        self.drop_node_if_unknown(node);
+    }
+
+    /// Records what a claim holds, committed or planned; replaces what it held before.
+    pub fn take(&mut self, claim: Uid, results: &[DeviceRequestAllocationResult]) {
+        if self.holdings.get(&claim).is_some_and(|held| held == results) {
+            return;
+        }
+        self.release(claim);
+        for result in results.iter().filter(|result| result.admin_access != Some(true)) {
+            let pool = self.pool_index_or_new(&result.pool_id());
+            let features = self.features;
+            let Some(entry) = self.pools[pool].as_mut() else { continue };
+            let device_use = entry.uses.entry(result.device.clone()).or_default();
+            let is_first_share = result.share_id.is_some() && !device_use.has_share(features);
+            device_use.add(claim, result);
+            self.refresh_use(pool, result);
+            if is_first_share && self.has_counters(pool) {
+                // The counters of a shared device are charged once: the next share may fit where the first did not.
+                self.wake(pool);
+            }
+        }
+        if !results.is_empty() {
+            self.holdings.insert(claim, results.to_vec());
+        }
+    }
+
+    /// Gives back what a claim holds. Returns the devices concerned, in the order of the claim's results.
+    pub fn release(&mut self, claim: Uid) -> Vec<DeviceId> {
+        let results = self.holdings.remove(&claim).unwrap_or_default();
+        let mut freed = Vec::with_capacity(results.len());
+        for result in results.iter().filter(|result| result.admin_access != Some(true)) {
+            freed.push(result.device_id());
+            let Some(pool) = self.pool_by_id.get(&result.pool_id()).copied() else {
+                continue;
+            };
+            let Some(entry) = self.pools[pool].as_mut() else { continue };
+            let uses = &mut entry.uses;
+            if uses
+                .get_mut(&result.device)
+                .is_some_and(|device_use| device_use.remove(claim))
+            {
+                uses.remove(&result.device);
+            }
+            self.refresh_use(pool, result);
+            self.wake(pool);
+            self.drop_pool_if_unknown(pool);
+        }
+        freed.dedup();
+        freed
+    }
+
+    /// What a claim holds.
+    #[must_use]
+    pub fn held_by(&self, claim: Uid) -> Option<&[DeviceRequestAllocationResult]> {
+        self.holdings.get(&claim).map(Vec::as_slice)
+    }
+
+    /// A claim that holds the device whole, or else one with a share of it.
+    #[must_use]
+    pub fn holder(&self, device: &DeviceId) -> Option<Uid> {
+        let pool = self.pool_by_id.get(&device.pool_id())?;
+        self.pool(*pool).uses.get(&device.device)?.holder()
+    }
+
+    /// The pool's newest generation, and the slices there should be and are; `None`: there is no slice of it.
+    #[must_use]
+    pub fn pool_generation(&self, id: &PoolId) -> Option<(i64, i64, usize)> {
+        let slices = self.pool(*self.pool_by_id.get(id)?).slices();
+        let generation = |entry: &SliceEntry| entry.slice.spec.pool.generation;
+        let newest = slices.iter().map(generation).max()?;
+        let newest_slices = slices.iter().filter(|entry| generation(entry) == newest);
+        let declared = newest_slices.clone().next()?.slice.spec.pool.resource_slice_count;
+        Some((newest, declared, newest_slices.count()))
+    }
+
+    /// The ids of all pools with slices, sorted.
+    #[must_use]
+    pub fn pool_ids(&self) -> Vec<PoolId> {
+        let with_slices = self.pools.iter().flatten().filter(|pool| !pool.slices().is_empty());
+        let mut ids: Vec<_> = with_slices.map(|pool| pool.id.clone()).collect();
+        ids.sort();
+        ids
+    }
+
+    /// Devices of a pool's newest generation, and how many of them are free. O(devices of the pool).
+    #[must_use]
+    pub fn pool_stats(&self, id: &PoolId) -> Stats {
+        let Some(pool) = self.pool_by_id.get(id).map(|pool| self.pool(*pool)) else {
+            return Stats { devices: 0, free: 0 };
+        };
+        let newest = pool.slices().iter().map(|entry| entry.slice.spec.pool.generation).max();
+        let slices = pool
+            .slices()
+            .iter()
+            .filter(|entry| Some(entry.slice.spec.pool.generation) == newest);
+        let mut stats = Stats { devices: 0, free: 0 };
+        for device in slices.flat_map(|entry| crate::pool::devices_of(&entry.slice)) {
+            stats.devices += 1;
+            let is_held = pool
+                .uses
+                .get(&device.name)
+                .is_some_and(|device_use| device_use.is_held(self.features));
+            stats.free += usize::from(!is_held);
+        }
+        stats
+    }
+
+    /// The sum of [`Cluster::pool_stats`] over all pools. O(devices).
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut sum = Stats { devices: 0, free: 0 };
+        for id in self.pool_ids() {
+            let stats = self.pool_stats(&id);
+            sum.devices += stats.devices;
+            sum.free += stats.free;
+        }
+        sum
+    }
+
+    /// The number of nodes known, by object or by a slice that names them.
+    #[must_use]
+    pub fn n_nodes(&self) -> usize {
+        self.node_by_name.len()
+    }
+
+    /// A node selector somewhere that cannot be read: upstream ends every call on it.
+    pub(crate) fn bad_selector(&self) -> Option<&str> {
+        self.bad_selectors.values().next().map(String::as_str)
+    }
+
+    pub(crate) fn filter(&self, class: Option<&DeviceClass>, selectors: &[DeviceSelector]) -> Arc<Filter> {
+        self.learned()
+            .filters
+            .filter(class.map_or(&[], |class| &class.spec.selectors), selectors)
+    }
+
+    /// A decision that panicked left nothing half-done here that a later one could not work out again.
+    pub(crate) fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learned_mut(&mut self) -> &mut Learned {
+        self.learned.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn node_number(&self, name: &str) -> Option<NodeNumber> {
+        self.node_by_name.get(name).copied()
+    }
+
+    pub(crate) fn node(&self, node: NodeNumber) -> Option<&NodeEntry> {
+        self.nodes.get(node)?.as_ref()
+    }
+
+    /// All nodes in the order of first fit.
+    pub(crate) fn nodes_in_order(&self) -> Vec<NodeNumber> {
+        let mut nodes: Vec<_> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
+        if self.order == NodeOrder::ByName {
+            nodes.sort_by_key(|node| self.nodes[*node].as_ref().map(|entry| &entry.name));
+        }
+        if let Some(preferred) = &self.preferred {
+            // Stable: among equals the order stays.
+            nodes.sort_by_key(|node| !self.nodes[*node].as_ref().is_some_and(|entry| preferred.0(&entry.name)));
+        }
+        nodes
+    }
+
+    /// First fit takes the nodes for which `preferred` holds first, then the others, each group in its order. An allocator that decides for
+    /// some nodes only prefers those.
+    pub fn prefer_nodes(&mut self, preferred: Arc<dyn Fn(&str) -> bool + Send + Sync>) {
+        self.preferred = Some(Preferred(preferred));
+        self.learned_mut().index.on_nodes_changed();
+    }
+
+    /// No more devices than these are free on the node, whatever is asked; `None`: hard to say. O(devices of the node).
+    ///
+    /// Asked before anything is built for the node, so it looks at slices of all generations.
+    pub(crate) fn n_free_at_most(&self, node: NodeNumber) -> Option<u64> {
+        if !self.wide_pools.is_empty() {
+            return None;
+        }
+        let pools = self
+            .node(node)?
+            .pools
+            .iter()
+            .map(|pool| self.pool(*pool).n_free_at_most(self.features));
+        Some(pools.sum())
+    }
+
+    /// What an object says about a node; `None`: no such object.
+    pub(crate) fn node_facts(&self, name: &str) -> Option<&NodeFacts> {
+        self.node(self.node_number(name)?)?.facts.as_ref()
+    }
+
+    /// Pools that nodes see by other means than being named.
+    pub(crate) fn wide_pools(&self) -> impl Iterator<Item = PoolIndex> + '_ {
+        self.wide_pools.iter().copied()
+    }
+
+    /// All pools, for rules that look at the whole cluster.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().flatten()
+    }
+
+    pub(crate) fn pool_by_id(&self, id: &PoolId) -> Option<&Pool> {
+        self.pool_by_id.get(id).map(|pool| self.pool(*pool))
+    }
+
+    pub(crate) fn pool(&self, pool: PoolIndex) -> &Pool {
+        self.pools[pool]
+            .as_ref()
+            .expect("pool indices are dropped together with their pool")
+    }
+
+    fn pool_index_or_new(&mut self, id: &PoolId) -> PoolIndex {
+        if let Some(pool) = self.pool_by_id.get(id) {
+            return *pool;
+        }
+        let pool = self.unused_pools.pop().unwrap_or_else(|| {
+            self.pools.push(None);
+            self.pools.len() - 1
+        });
+        self.pools[pool] = Some(Pool::new(id.clone()));
+        self.pool_by_id.insert(id.clone(), pool);
+        pool
+    }
+
+    fn drop_pool_if_unknown(&mut self, pool: PoolIndex) {
+        if !self.pool(pool).is_unknown() {
+            return;
+        }
+        self.learned_mut().forget_views(pool);
+        if let Some(gone) = self.pools[pool].take() {
+            self.pool_by_id.remove(&gone.id);
+        }
+        self.unused_pools.push(pool);
+    }
+
+    /// Whether devices of the pool draw on counters, as far as decisions have looked at it.
+    fn has_counters(&self, pool: PoolIndex) -> bool {
+        self.learned().views_of(pool).any(|view| view.board.is_some())
+    }
+
+    /// A slice of the pool can be seen by these nodes.
+    fn add_audience(&mut self, pool: PoolIndex, audience: &Audience) {
+        if audience.is_wide() {
+            self.wide_pools.insert(pool);
+            if let Some(entry) = self.pools[pool].as_mut() {
+                entry.n_wide_slices += 1;
+            }
+        }
+        let Audience::Node(name) = audience else { return };
+        let node = self.node_or_new(name);
+        let Some(entry) = self.pools[pool].as_mut() else { return };
+        match entry.nodes.iter_mut().find(|(named, _)| *named == node) {
+            Some((_, n_slices)) => *n_slices += 1,
+            None => {
+                entry.nodes.push((node, 1));
+                if let Some(node) = self.nodes[node].as_mut() {
+                    node.pools.push(pool);
+                }
+            }
+        }
+    }
+
+    /// A slice of the pool that these nodes could see is gone.
+    fn remove_audience(&mut self, pool: PoolIndex, audience: &Audience) {
+        let Some(entry) = self.pools[pool].as_mut() else { return };
+        if audience.is_wide() {
+            entry.n_wide_slices -= 1;
+            if entry.n_wide_slices == 0 {
+                self.wide_pools.remove(&pool);
+            }
+        }
+        let Audience::Node(name) = audience else { return };
+        let Some(node) = self.node_by_name.get(name).copied() else {
+            return;
+        };
+        let Some(at) = entry.nodes.iter().position(|(named, _)| *named == node) else {
+            return;
+        };
+        entry.nodes[at].1 -= 1;
+        if entry.nodes[at].1 > 0 {
+            return;
+        }
+        entry.nodes.swap_remove(at);
+        if let Some(node) = self.nodes[node].as_mut() {
+            node.pools.retain(|other| *other != pool);
+        }
+        self.on_node_changed(node);
+        self.drop_node_if_unknown(node);
+    }
+
+    /// What nodes see of the pool has to be worked out again, and may help.
+    fn on_slices_changed(&mut self, pool: PoolIndex) {
+        let Some(entry) = self.pools[pool].as_ref() else { return };
+        let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        learned.forget_views(pool);
+        entry.nodes.iter().for_each(|(node, _)| learned.forget_node(*node));
+        if self.wide_pools.contains(&pool) {
+            learned.forget_all_nodes();
+        }
+        self.wake(pool);
+    }
+
+    fn node_or_new(&mut self, name: &str) -> NodeNumber {
+        if let Some(node) = self.node_by_name.get(name) {
+            return *node;
+        }
+        let reusable = if self.order == NodeOrder::ByName {
+            self.unused_nodes.pop()
+        } else {
+            None
+        };
+        let node = reusable.unwrap_or_else(|| {
+            self.nodes.push(None);
+            self.nodes.len() - 1
+        });
+        let name: Arc<str> = name.into();
+        self.nodes[node] = Some(NodeEntry {
+            name: Arc::clone(&name),
+            facts: None,
+            pools: SmallVec::new(),
+        });
+        self.node_by_name.insert(name, node);
+        self.learned_mut().index.on_nodes_changed();
+        node
+    }
+
+    fn drop_node_if_unknown(&mut self, node: NodeNumber) {
+        let is_unknown = self
+            .node(node)
+            .is_some_and(|entry| entry.facts.is_none() && entry.pools.is_empty());
+        if !is_unknown {
+            return;
+        }
+        if let Some(gone) = self.nodes[node].take() {
+            self.node_by_name.remove(&gone.name);
+        }
+        self.unused_nodes.push(node);
+        let learned = self.learned_mut();
+        learned.forget_node(node);
+        learned.index.on_nodes_changed();
+    }
+
+    fn on_node_changed(&mut self, node: NodeNumber) {
+        let learned = self.learned_mut();
+        learned.forget_node(node);
+        learned.index.wake(node);
+    }
+
+    fn refresh_use(&mut self, pool: PoolIndex, result: &DeviceRequestAllocationResult) {
+        let features = self.features;
+        let Some(entry) = self.pools[pool].as_ref() else { return };
+        let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        learned.each_view_of(pool, |view| view.use_one(&result.device, &entry.uses, features));
+    }
+
+    /// Something of the pool got better: nodes that see it are worth another look.
+    fn wake(&mut self, pool: PoolIndex) {
+        if self.wide_pools.contains(&pool) {
+            self.learned_mut().index.wake_all();
+        }
+        let Some(entry) = self.pools[pool].as_ref() else { return };
+        let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        entry.nodes.iter().for_each(|(node, _)| learned.index.wake(*node));
+    }
+}

@@ -1,0 +1,350 @@
+//! A pool as the nodes of one sort see it: its devices in order, the sets that rules look at, and what is taken.
+//!
+//! Facts are fixed until the pool's slices change. What is taken is kept up to date by single steps, and the answers of
+//! selectors are filled in as searches ask for them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use resource_api::device::Device;
+use resource_api::ids::{DeviceId, DeviceName, PoolId};
+use resource_api::slice::ResourceSlice;
+use resource_api::taint::DeviceToleration;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::amount::Amount;
+use crate::bits::{Bits, members_of};
+use crate::capacity::CapacityFacts;
+use crate::counters::CounterBoard;
+use crate::features::Features;
+use crate::holdings::DeviceUse;
+use crate::pool::devices_of;
+use crate::selectors::{Filter, Verdict};
+use crate::taints;
+
+/// Filters whose answers a pool remembers; beyond that it starts over.
+const FILTERS_REMEMBERED_MAX: usize = 64;
+
+/// Above this many devices a pool keeps a map from names to positions.
+const NAMES_SCANNED_MAX: usize = 16;
+
+/// Whether devices can be taken from a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Usable,
+    /// Slices of the newest generation are missing.
+    Incomplete,
+    /// It contradicts itself; the text says how.
+    Invalid(String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PoolView {
+    pub(crate) id: PoolId,
+    pub(crate) health: Health,
+    /// Some device has binding conditions: such pools come last.
+    pub(crate) has_binding_conditions: bool,
+    slices: Vec<Arc<ResourceSlice>>,
+    /// Slice and index in it, in the order of positions.
+    places: Vec<(u32, u32)>,
+    positions: FxHashMap<DeviceName, u32>,
+    shareable: Bits,
+    consumes: Bits,
+    skips_operations: Bits,
+    tainted: Bits,
+    with_binding_conditions: Bits,
+    /// Not given to other nodes by per-device selection.
+    for_node: Bits,
+    capacities: Vec<Option<Arc<CapacityFacts>>>,
+    pub(crate) board: Option<CounterBoard>,
+    held: Bits,
+    shared: Bits,
+    consumed: FxHashMap<u32, Vec<Amount>>,
+    answers: RefCell<FxHashMap<u64, Answers>>,
+}
+
+/// What one filter says about the pool's devices, as far as it was asked.
+#[derive(Clone, Debug)]
+struct Answers {
+    words: SmallVec<[WordAnswer; 1]>,
+    /// How many devices each selector refused, by its place in the filter.
+    refused: SmallVec<[u32; 4]>,
+}
+
+/// Answers of one filter for 64 devices.
+#[derive(Clone, Copy, Debug, Default)]
+struct WordAnswer {
+    is_known: bool,
+    matching: u64,
+    failing: u64,
+}
+
+impl PoolView {
+    pub(crate) fn new(
+        id: PoolId,
+        slices: &[(&Arc<ResourceSlice>, &Option<Bits>)],
+        capacities: &mut FxHashSet<Arc<CapacityFacts>>,
+    ) -> Self {
+        let len = slices.iter().map(|(slice, _)| devices_of(slice).len()).sum();
+        let empty = || Bits::new(len);
+        let mut view = Self {
+            id,
+            health: Health::Usable,
+            has_binding_conditions: false,
+            slices: slices.iter().map(|(slice, _)| Arc::clone(slice)).collect(),
+            places: Vec::with_capacity(len),
+            positions: FxHashMap::default(),
+            shareable: empty(),
+            consumes: empty(),
+            skips_operations: empty(),
+            tainted: empty(),
+            with_binding_conditions: empty(),
+            for_node: empty(),
+            capacities: Vec::new(),
+            board: None,
+            held: empty(),
+            shared: empty(),
+            consumed: FxHashMap::default(),
+            answers: RefCell::default(),
+        };
+        for (slice_at, (slice, matching)) in slices.iter().enumerate() {
+            for (index, device) in devices_of(slice).iter().enumerate() {
+                let for_node = matching.as_ref().is_none_or(|matching| matching.get(index));
+                view.push(slice_at, index, slice, device, for_node, capacities);
+            }
+        }
+        view.has_binding_conditions = view.with_binding_conditions.any();
+        view
+    }
+
+    fn push(
+        &mut self,
+        slice_at: usize,
+        index: usize,
+        slice: &ResourceSlice,
+        device: &Device,
+        for_node: bool,
+        capacities: &mut FxHashSet<Arc<CapacityFacts>>,
+    ) {
+        let at = self.places.len();
+        self.places.push((
+            u32::try_from(slice_at).unwrap_or(u32::MAX),
+            u32::try_from(index).unwrap_or(u32::MAX),
+        ));
+        self.shareable.assign(at, device.is_shareable());
+        self.consumes.assign(at, !device.consumes_counters.is_empty());
+        self.skips_operations.assign(at, !slice.spec.skip_node_operations.is_empty());
+        self.tainted.assign(at, device.taints.iter().any(taints::is_blocking));
+        self.with_binding_conditions.assign(at, !device.binding_conditions.is_empty());
+        self.for_node.assign(at, for_node);
+        self.push_capacity(at, device, capacities);
+        if self.places.capacity() > NAMES_SCANNED_MAX {
+            self.positions
+                .insert(device.name.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Devices with equal capacities share one description; neighbours mostly are equal.
+    fn push_capacity(&mut self, at: usize, device: &Device, capacities: &mut FxHashSet<Arc<CapacityFacts>>) {
+        if device.capacity.is_empty() {
+            return;
+        }
+        let like_previous = at
+            .checked_sub(1)
+            .filter(|previous| self.device(*previous).capacity == device.capacity);
+        let facts = like_previous
+            .and_then(|previous| self.capacity_of(previous).cloned())
+            .or_else(|| {
+                let facts = CapacityFacts::of(device)?;
+                Some(capacities.get(&facts).cloned().unwrap_or_else(|| {
+                    let facts = Arc::new(facts);
+                    capacities.insert(Arc::clone(&facts));
+                    facts
+                }))
+            });
+        self.capacities.resize(at + 1, None);
+        self.capacities[at] = facts;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn is_usable(&self) -> bool {
+        self.health == Health::Usable
+    }
+
+    pub(crate) fn slice(&self, at: usize) -> &ResourceSlice {
+        &self.slices[self.places[at].0 as usize]
+    }
+
+    pub(crate) fn device(&self, at: usize) -> &Device {
+        &self.slice(at).spec.devices()[self.places[at].1 as usize]
+    }
+
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
+        (0..self.len()).map(|at| self.device(at))
+    }
+
+    pub(crate) fn device_id(&self, at: usize) -> DeviceId {
+        DeviceId {
+            driver: self.id.driver.clone(),
+            pool: self.id.pool.clone(),
+            device: self.device(at).name.clone(),
+        }
+    }
+
+    /// The position of a device by its name.
+    pub(crate) fn position(&self, device: &str) -> Option<usize> {
+        if self.positions.is_empty() {
+            return self.devices().position(|other| other.name == *device);
+        }
+        self.positions.get(device).map(|at| *at as usize)
+    }
+
+    pub(crate) fn is_shareable(&self, at: usize) -> bool {
+        self.shareable.get(at)
+    }
+
+    pub(crate) fn consumes_counters(&self, at: usize) -> bool {
+        self.consumes.get(at)
+    }
+
+    pub(crate) fn skips_node_operations(&self, at: usize) -> bool {
+        self.skips_operations.get(at)
+    }
+
+    pub(crate) fn has_binding_conditions(&self, at: usize) -> bool {
+        self.with_binding_conditions.get(at)
+    }
+
+    pub(crate) fn is_tainted_for(&self, at: usize, tolerations: &[DeviceToleration]) -> bool {
+        self.tainted.get(at) && taints::first_untolerated(&self.device(at).taints, tolerations).is_some()
+    }
+
+    pub(crate) fn capacity_of(&self, at: usize) -> Option<&Arc<CapacityFacts>> {
+        self.capacities.get(at).and_then(Option::as_ref)
+    }
+
+    /// Somebody holds it whole.
+    pub(crate) fn is_held(&self, at: usize) -> bool {
+        self.held.get(at)
+    }
+
+    pub(crate) fn held_word(&self, word: usize) -> u64 {
+        self.held.words()[word]
+    }
+
+    /// Somebody holds a share of it.
+    pub(crate) fn has_share(&self, at: usize) -> bool {
+        self.shared.get(at)
+    }
+
+    /// What the shares out consume, in the order of the device's capacities.
+    pub(crate) fn consumed(&self, at: usize) -> Option<&[Amount]> {
+        self.consumed.get(&u32::try_from(at).ok()?).map(Vec::as_slice)
+    }
+
+    /// The devices of a word that the filter selects, and those on which it fails. Asked once per filter and word.
+    pub(crate) fn answer(&self, filter: &Filter, word: usize) -> (u64, u64) {
+        let mut answers = self.answers.borrow_mut();
+        if answers.len() >= FILTERS_REMEMBERED_MAX && !answers.contains_key(&filter.id()) {
+            answers.clear();
+        }
+        let n_words = self.held.words().len();
+        let answers = answers.entry(filter.id()).or_insert_with(|| Answers {
+            words: SmallVec::from_elem(WordAnswer::default(), n_words),
+            refused: SmallVec::from_elem(0, filter.n_selectors()),
+        });
+        if !answers.words[word].is_known {
+            self.ask(filter, word, answers);
+        }
+        (answers.words[word].matching, answers.words[word].failing)
+    }
+
+    fn ask(&self, filter: &Filter, word: usize, answers: &mut Answers) {
+        let mut answer = WordAnswer {
+            is_known: true,
+            ..WordAnswer::default()
+        };
+        for bit in members_of(crate::bits::low_mask(self.len() - word * 64)) {
+            match filter.judge(&self.id.driver, self.device(word * 64 + bit)) {
+                Verdict::Selected => answer.matching |= 1 << bit,
+                Verdict::Failed { .. } => answer.failing |= 1 << bit,
+                Verdict::Refused { selector } => answers.refused[selector] += 1,
+            }
+        }
+        answers.words[word] = answer;
+    }
+
+    /// How many devices each selector of the filter refuses, by its place; asks for all devices.
+    pub(crate) fn refused(&self, filter: &Filter) -> SmallVec<[u32; 4]> {
+        (0..self.n_words()).for_each(|word| {
+            self.answer(filter, word);
+        });
+        self.answers
+            .borrow()
+            .get(&filter.id())
+            .map(|answers| answers.refused.clone())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn n_words(&self) -> usize {
+        self.held.words().len()
+    }
+
+    pub(crate) fn shareable_word(&self, word: usize) -> u64 {
+        self.shareable.words()[word]
+    }
+
+    /// As [`PoolView::answer`], reduced to what the node may have: gates and per-device selection applied.
+    pub(crate) fn selectable(&self, filter: &Filter, word: usize, features: Features) -> (u64, u64) {
+        let (mut matching, mut failing) = self.answer(filter, word);
+        if !features.binding_conditions {
+            let without = !self.with_binding_conditions.words()[word];
+            (matching, failing) = (matching & without, failing & without);
+        }
+        (matching & self.for_node.words()[word], failing)
+    }
+
+    /// Takes over everything that is taken of the pool.
+    pub(crate) fn use_all(&mut self, uses: &FxHashMap<DeviceName, DeviceUse>, features: Features) {
+        for at in 0..self.len() {
+            let device_use = uses.get(&self.device(at).name);
+            self.set_use(at, device_use, features);
+        }
+        self.refresh_board(uses);
+    }
+
+    /// Takes over what is taken of one device.
+    pub(crate) fn use_one(&mut self, device: &DeviceName, uses: &FxHashMap<DeviceName, DeviceUse>, features: Features) {
+        if let Some(at) = self.position(device) {
+            self.set_use(at, uses.get(device), features);
+        }
+        self.refresh_board(uses);
+    }
+
+    fn set_use(&mut self, at: usize, device_use: Option<&DeviceUse>, features: Features) {
+        let whole = device_use.is_some_and(|used| used.is_held(features));
+        let shared = device_use.is_some_and(|used| used.has_share(features));
+        self.held.assign(at, whole);
+        self.shared.assign(at, shared);
+        let key = u32::try_from(at).unwrap_or(u32::MAX);
+        let sums = match (device_use, self.capacity_of(at)) {
+            (Some(used), Some(facts)) if shared => Some(facts.names().map(|name| used.consumed(name)).collect()),
+            _ => None,
+        };
+        match sums {
+            Some(sums) => self.consumed.insert(key, sums),
+            None => self.consumed.remove(&key),
+        };
+    }
+
+    fn refresh_board(&mut self, uses: &FxHashMap<DeviceName, DeviceUse>) {
+        let Some(mut board) = self.board.take() else { return };
+        board.refresh(|at| self.held.get(at) || self.shared.get(at), |name| uses.contains_key(name));
+        self.board = Some(board);
+    }
+}

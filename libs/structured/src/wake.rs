@@ -1,0 +1,27 @@
+//! Which waiting units a device could help: asked for every device that becomes free or appears.
+
+use resource_api::ids::DeviceId;
+
+use crate::cluster::Cluster;
+use crate::request::CompiledUnit;
+use crate::selectors::Verdict;
+use crate::taints;
+
+/// Whether the device could serve any request of the unit, judged by the device alone.
+///
+/// Errs on the side of waking: a selector that fails counts as a match, counters, capacity and constraints are not looked
+/// at. A device that is not published helps nobody. Cheap: answers of selectors are shared by equal devices.
+#[must_use]
+pub fn wake_matches(cluster: &Cluster, unit: &CompiledUnit, device: &DeviceId) -> bool {
+    let Some(pool) = cluster.pool_by_id(&device.pool_id()) else {
+        return false;
+    };
+    let slices = pool.slices().iter().flat_map(|entry| crate::pool::devices_of(&entry.slice));
+    slices.filter(|published| published.name == device.device).any(|published| {
+        unit.choices.iter().any(|choice| {
+            let tolerated =
+                !cluster.features().device_taints || taints::first_untolerated(&published.taints, &choice.tolerations).is_none();
+            tolerated && !matches!(choice.filter.judge(&device.driver, published), Verdict::Refused { .. })
+        })
+    })
+}

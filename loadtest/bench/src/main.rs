@@ -1,0 +1,35 @@
+//! Measurements of Dray, each beside its own yardstick in the same run. Every bench prints a table and writes the same figures to
+//! `target/bench/<name>.json`. Run them with `cargo xtask bench <name>`.
+
+mod cluster;
+mod e2e;
+mod fleet;
+mod floor;
+mod log;
+mod machine;
+mod report;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "bench", about = "Measures Dray beside its yardsticks")]
+struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Event rows per second with 1, 4, 32 and 64 concurrent writers, beside plain UNNEST writes of as many connections.
+    Log(log::Args),
+    /// Durable claims per second from submission to allocation, beside bare SQL writing the same rows.
+    E2e(e2e::Args),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse().bench {
+        Bench::Log(args) => log::run(args).await,
+        Bench::E2e(args) => e2e::run(args).await,
+    }
+}

@@ -1,0 +1,113 @@
+//! The command line: client commands, `up`, and a command per service.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::client::{apply, audit, delete, describe, events, failure, get, submit, wait};
+use crate::service::{DatabaseServiceArgs, IngestArgs, NodeAgentArgs};
+use crate::{openb, service, up};
+
+/// Dray gives devices to claims.
+#[derive(Parser)]
+#[command(name = "dray", version, about, disable_help_subcommand = true, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start everything on this machine: Postgres, NATS and the services.
+    Up(up::Args),
+    /// Create or replace objects from YAML or JSON.
+    Apply(apply::Args),
+    /// Submit claims from YAML as one unit that lands on one node.
+    Submit(submit::Args),
+    /// Wait until a unit or claim is allocated.
+    Wait(wait::Args),
+    /// Show objects.
+    Get(get::Args),
+    /// Tell one object's story: requests, devices, reasons, events.
+    Describe(describe::Args),
+    /// Delete objects; deleting a unit releases its devices.
+    Delete(delete::Args),
+    /// Show the event log.
+    Events(events::Args),
+    /// Prove the invariants from the database's tables.
+    Audit(audit::Args),
+    /// Import a trace of a real cluster.
+    #[command(subcommand)]
+    Import(Import),
+    /// Service: accepts submissions and serves the API.
+    Ingest(IngestArgs),
+    /// Service: decides which devices serve which unit.
+    Allocator(DatabaseServiceArgs),
+    /// Service: relays events, follows up on releases, keeps the log short.
+    Controller(DatabaseServiceArgs),
+    /// Service: prepares devices on a node.
+    NodeAgent(NodeAgentArgs),
+}
+
+#[derive(Subcommand)]
+enum Import {
+    /// The openb GPU cluster trace: nodes become pools, pods of whole GPUs become claims.
+    Openb(openb::Args),
+}
+
+/// Runs the command. Exit codes: 0 success, 1 failure, 2 wrong usage or settings.
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::Ingest(args) => service::run_ingest(args),
+        Command::NodeAgent(args) => service::run_node_agent(args),
+        Command::Allocator(args) => service::run_allocator(args),
+        Command::Controller(args) => service::run_controller(args),
+        Command::Up(args) => block_on(up::run(args)),
+        Command::Apply(args) => block_on(apply::run(args)),
+        Command::Submit(args) => block_on(submit::run(args)),
+        Command::Wait(args) => block_on(wait::run(args)),
+        Command::Get(args) => block_on(get::run(args)),
+        Command::Describe(args) => block_on(describe::run(args)),
+        Command::Delete(args) => block_on(delete::run(args)),
+        Command::Events(args) => block_on(events::run(args)),
+        Command::Audit(args) => block_on(audit::run(args)),
+        Command::Import(Import::Openb(args)) => block_on(openb::run(args)),
+    }
+}
+
+/// Runs a command that is not a service.
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start a runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of our output had enough, as `head` does.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprint!("{}", failure::render(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,57 @@
+//! `dray allocator`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chassis::config::Validate;
+use chassis::{AnyError, ChassisConfig, Parts};
+
+use super::args::{self, DatabaseServiceArgs, Service, id_or_new, missing, zero};
+
+const SERVICE: Service = Service {
+    name: "allocator",
+    defaults: include_str!("allocator.toml"),
+};
+
+/// See `allocator.toml`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    id: String,
+    database_url: String,
+    nats_url: String,
+    #[serde(with = "humantime_serde")]
+    lease_ttl: Duration,
+    connections_max: u32,
+    chassis: ChassisConfig,
+}
+
+impl Validate for Settings {
+    fn problems(&self) -> Vec<String> {
+        let missing = missing(&[("database-url", &self.database_url), ("nats-url", &self.nats_url)]);
+        [missing, zero(&[("lease-ttl", self.lease_ttl)])].concat()
+    }
+}
+
+impl args::Settings for Settings {
+    fn chassis(&self) -> &ChassisConfig {
+        &self.chassis
+    }
+}
+
+/// Runs an allocator until it is stopped.
+pub(crate) fn run(args: DatabaseServiceArgs) -> ExitCode {
+    args::run(&SERVICE, args.common, &[("database-url", args.database_url)], serve)
+}
+
+async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
+    let config = allocator::Config {
+        lease_ttl: settings.lease_ttl,
+        connections_max: settings.connections_max,
+        ..allocator::Config::new(id_or_new(settings.id, SERVICE.name), settings.database_url, settings.nats_url)
+    };
+    let deps = allocator::connect(config, parts.health.registry().clone()).await?;
+    args::check_database(&parts.health, deps.store.clone());
+    args::check_bus(&parts.health, &deps.bus);
+    Ok(allocator::run(deps, parts.stop).await?)
+}

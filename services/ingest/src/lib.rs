@@ -1,0 +1,161 @@
+//! The ingest service: the front door. Serves `dray.v1` over gRPC; admits what comes in, commits it, and shows what is there and what changes.
+
+mod admission;
+mod config;
+mod error;
+mod grpc;
+mod live;
+mod slices;
+mod submission;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bus::{Bus, BusConfig};
+use follower::Follower;
+use prometheus::Registry;
+use resource_api::gates::FeatureGates;
+use rpc::dray::v1::agents_server::AgentsServer;
+use rpc::dray::v1::log_server::LogServer;
+use rpc::dray::v1::objects_server::ObjectsServer;
+use rpc::dray::v1::pools_server::PoolsServer;
+use rpc::dray::v1::units_server::UnitsServer;
+use store::{Committed, Store, StoreConfig, StoreError, Writer, WriterConfig};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+pub use config::Config;
+
+use admission::Admission;
+use grpc::Context;
+use live::Live;
+
+/// The kinds that are served live.
+const KINDS: [&str; 5] = ["deviceclasses", "nodes", "resourceslices", "resourceclaims", "units"];
+/// Largest message that is read: a whole pool of some ten thousand devices.
+const MESSAGE_MAX_BYTES: usize = 16 << 20;
+
+/// What an ingest needs.
+pub struct Deps {
+    pub config: Config,
+    pub store: Store,
+    pub bus: Bus,
+    pub registry: Registry,
+    /// Bound already, so that its address is known before anything runs.
+    pub listener: TcpListener,
+}
+
+/// Why an ingest could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    #[error("the database cannot be used")]
+    Store(#[from] StoreError),
+    #[error("the message bus cannot be used")]
+    Bus(#[from] bus::BusError),
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the gRPC server failed")]
+    Serve(#[from] tonic::transport::Error),
+    #[error("gRPC reflection cannot be set up")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    #[error("a part of the ingest ended unexpectedly")]
+    Ended,
+}
+
+impl Deps {
+    /// Where gRPC is served.
+    pub fn address(&self) -> Result<SocketAddr, IngestError> {
+        self.listener.local_addr().map_err(|source| IngestError::Listen { address: self.config.listen, source })
+    }
+}
+
+/// Binds the address and opens the connections; waits for neither server.
+pub async fn connect(config: Config, registry: Registry) -> Result<Deps, IngestError> {
+    let store = Store::connect(&StoreConfig {
+        url: config.database_url.clone(),
+        connections_max: config.connections_max,
+        application: format!("dray-ingest {}", config.id),
+    })?;
+    let bus = Bus::connect(BusConfig::new(config.nats_url.clone()), &format!("ingest {}", config.id)).await?;
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| IngestError::Listen { address, source })?;
+    Ok(Deps { config, store, bus, registry, listener })
+}
+
+/// Runs until `stop`: then takes no more calls, finishes those under way and their commits.
+pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError> {
+    let Deps { config, store, bus, listener, .. } = deps;
+    let from = match head(&store, &stop).await {
+        Some(from) => from,
+        None => return Ok(()),
+    };
+    // What serves outlives what calls it: first the server ends, then the writer.
+    let writes_end = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let (announce, committed) = mpsc::channel::<Arc<Committed>>(follower::ANNOUNCE_QUEUE_MAX);
+    tasks.spawn(follower::announce(bus.clone(), config.id.clone(), committed));
+    let writer_config = WriterConfig { queue_max: config.writes_max, ..WriterConfig::new(config.id.clone()) };
+    let writer = Writer::spawn(store.clone(), writer_config, Some(announce), &mut tasks, writes_end.clone());
+    let live = Live::new(config.waiters_max);
+    let (out, batches) = mpsc::channel(follower::BATCHES_MAX);
+    tasks.spawn(Follower::new(store.clone(), bus, &KINDS, from).run(out, stop.clone()));
+    tasks.spawn(live.clone().run(batches));
+
+    let context = Context { store: store.clone(), writer, live, admission: Admission::new(FeatureGates::default()) };
+    let served = serve(context, listener, stop.clone()).await;
+    writes_end.cancel();
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
+    store.close().await;
+    served
+}
+
+/// The log's head, once the database answers; `None`: told to stop before.
+async fn head(store: &Store, stop: &CancellationToken) -> Option<u64> {
+    loop {
+        match store.head().await {
+            Ok(head) => return Some(head.sequence),
+            Err(error) => tracing::warn!(error = %error, "the database does not answer yet"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(std::time::Duration::from_millis(300)) => {}
+        }
+    }
+}
+
+async fn serve(context: Context, listener: TcpListener, stop: CancellationToken) -> Result<(), IngestError> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(rpc::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<UnitsServer<grpc::UnitsService>>().await;
+    let stopping = stop.clone();
+    let shutdown = async move {
+        stopping.cancelled().await;
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    };
+    Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(std::time::Duration::from_secs(30)))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(UnitsServer::new(grpc::UnitsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
+        .add_service(ObjectsServer::new(grpc::ObjectsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
+        .add_service(PoolsServer::new(grpc::PoolsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
+        .add_service(LogServer::new(grpc::LogService(context.clone())))
+        .add_service(AgentsServer::new(grpc::AgentsService(context)))
+        .serve_with_incoming_shutdown(tokio_stream::wrappers::TcpListenerStream::new(listener), shutdown)
+        .await?;
+    Ok(())
+}
