@@ -74,7 +74,7 @@ CREATE TABLE submissions (
     digest     bytea NOT NULL,
     answer     text  COLLATE "C" NOT NULL,
     unit_uid   uuid  NOT NULL,
-    seq        bigint NOT NULL,
+    seq        bigint NOT NULL, -- the position at which all of it exists
     created_at timestamptz NOT NULL,
     PRIMARY KEY (namespace, client_id)
 );
@@ -189,6 +189,7 @@ DECLARE
     codes   int[] := array_fill(0, ARRAY[p_count]);
     details text[] := array_fill(NULL::text, ARRAY[p_count]);
     firsts  bigint[] := array_fill(NULL::bigint, ARRAY[p_count]);
+    lasts   bigint[] := array_fill(NULL::bigint, ARRAY[p_count]);
     seqs    bigint[] := '{}';
     n       bigint := 0;
     v_first bigint;
@@ -319,8 +320,11 @@ BEGIN
         SELECT json_object_agg(kind, prev)::text INTO v_prev FROM before;
 
         FOR i IN 1 .. cardinality(w_m) LOOP
-            IF seqs[i] IS NOT NULL AND firsts[w_m[i]] IS NULL THEN
-                firsts[w_m[i]] := v_first - 1 + seqs[i];
+            IF seqs[i] IS NOT NULL THEN
+                IF firsts[w_m[i]] IS NULL THEN
+                    firsts[w_m[i]] := v_first - 1 + seqs[i];
+                END IF;
+                lasts[w_m[i]] := v_first - 1 + seqs[i];
             END IF;
         END LOOP;
     END IF;
@@ -352,7 +356,7 @@ BEGIN
 
     IF cardinality(s_m) > 0 THEN
         INSERT INTO submissions (namespace, client_id, digest, answer, unit_uid, seq, created_at)
-        SELECT s.ns, s.client, s.digest, s.answer, s.unit, firsts[s.m], v_at
+        SELECT s.ns, s.client, s.digest, s.answer, s.unit, lasts[s.m], v_at
         FROM unnest(s_m, s_ns, s_client, s_digest, s_answer, s_unit) AS s(m, ns, client, digest, answer, unit)
         WHERE codes[s.m] = 0;
     END IF;

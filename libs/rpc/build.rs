@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let repeated = field.label() == prost_types::field_descriptor_proto::Label::Repeated && !is_map(field.type_name());
                 if repeated && k8s.iter().any(|package| format!(".{}", file.package()).starts_with(package)) {
                     let path = format!(".{}.{}.{}", file.package(), message.name(), field.name());
-                    builder = builder.field_attribute(path, "#[serde(skip_serializing_if = \"Vec::is_empty\")]");
+                    let empty = "#[serde(skip_serializing_if = \"Vec::is_empty\", deserialize_with = \"crate::json::or_empty\")]";
+                    builder = builder.field_attribute(path, empty);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Measures compiling and evaluating the selectors of `reference/performance.md` §4.4, on one device with 10
-//! attributes and 2 capacities. Run with `cargo run --release -p device-selectors --example eval_cost`.
+//! Measures compiling and evaluating the usual kinds of selectors, on one device with 10 attributes and 2
+//! capacities. Run with `cargo run --release -p device-selectors --example eval_cost`.
 //!
 //! Prints nanoseconds per call: the least and the median of nine rounds.
 

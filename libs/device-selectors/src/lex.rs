@@ -1,5 +1,6 @@
 //! Text to tokens. Positions are byte offsets; literals are decoded here, so the parser sees values.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{CompileErrorKind, Refusal};
@@ -24,6 +25,23 @@ pub(crate) enum Token {
     String(Arc<str>),
     Bytes(Arc<[u8]>),
     End,
+}
+
+impl fmt::Display for Token {
+    /// The token as a message names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Punct(text) => write!(f, "'{text}'"),
+            Self::Ident(name) | Self::QuotedIdent(name) => write!(f, "'{name}'"),
+            Self::Null => f.write_str("'null'"),
+            Self::Bool(value) => write!(f, "'{value}'"),
+            Self::In => f.write_str("'in'"),
+            Self::Int { .. } | Self::Uint(_) | Self::Double(_) => f.write_str("a number"),
+            Self::String(_) => f.write_str("a string"),
+            Self::Bytes(_) => f.write_str("bytes"),
+            Self::End => f.write_str("the end"),
+        }
+    }
 }
 
 /// Two-character operators first, so that the longest match wins.

@@ -47,7 +47,7 @@ pub(crate) fn parse(source: &str) -> Result<Expr, Refusal> {
     let expr = parser.expr()?;
     match parser.peek() {
         Token::End => Ok(expr),
-        other => Err(parser.syntax(format!("extraneous input {other:?}"))),
+        other => Err(parser.syntax(format!("extraneous input {other}"))),
     }
 }
 
@@ -146,7 +146,7 @@ impl Parser {
         if self.eat(punct) {
             return Ok(());
         }
-        let message = format!("expecting '{punct}', found {:?}", self.peek());
+        let message = format!("expecting '{punct}', found {}", self.peek());
         Err(self.syntax(message))
     }
 
@@ -357,7 +357,7 @@ impl Parser {
             Token::Punct("[") => return self.list(pos),
             Token::Punct("{") => return self.map(pos),
             other => {
-                let message = format!("Syntax error: mismatched input {other:?}");
+                let message = format!("Syntax error: mismatched input {other}");
                 return Err(Refusal::new(CompileErrorKind::Syntax, pos, message));
             }
         };

@@ -73,7 +73,7 @@ fn derive(expression: &str, mode: Mode) -> Result<serde_json::Value, String> {
     let attribute = derived
         .evaluate(&DeviceView::new("d", &device))
         .map_err(|error| error.kind().as_str().to_owned())?;
-    Ok(serde_json::to_value(&attribute).expect("an attribute is JSON"))
+    serde_json::to_value(&attribute).map_err(|error| error.to_string())
 }
 
 #[track_caller]

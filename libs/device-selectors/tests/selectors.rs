@@ -32,6 +32,14 @@ fn check_reads(expression: &str, names: &[&str]) {
 }
 
 #[test]
+fn compiled_forms_can_be_shared_between_threads() {
+    fn shareable<T: Send + Sync>() {}
+    shareable::<Selector>();
+    shareable::<DeviceView<'_>>();
+    shareable::<DeviceExpressions>();
+}
+
+#[test]
 fn constant_names_are_read_by_name() {
     check_reads("true", &[]);
     check_reads(r#"device.driver == "d""#, &["driver"]);

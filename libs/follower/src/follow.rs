@@ -97,7 +97,11 @@ impl Follower {
             ended = self.follow(&out) => ended,
         };
         if let Ended::Overtaken { position, horizon } = ended {
-            tracing::error!(position, horizon, "the log was shortened before it was read up to here; everything must be loaded anew");
+            tracing::error!(
+                position,
+                horizon,
+                "the log was shortened before it was read up to here; everything must be loaded anew"
+            );
         }
     }
 
@@ -152,7 +156,8 @@ impl Follower {
         match self.store.kind_heads().await {
             Ok((kinds, head)) => {
                 let now = self.now();
-                self.sequencer.on_heads(kinds.iter().map(|(kind, seq)| (kind.as_str(), *seq)), head, now);
+                self.sequencer
+                    .on_heads(kinds.iter().map(|(kind, seq)| (kind.as_str(), *seq)), head, now);
             }
             Err(error) => tracing::warn!(error = %error, "the log's heads cannot be read; trying again"),
         }
@@ -173,7 +178,12 @@ impl Follower {
                         let ready = self.sequencer.on_read(&gap.kind, complete_to, records, now);
                         self.hand_out(ready, true, out).await?;
                     }
-                    Err(ReadError::Overtaken { horizon }) => return Err(Ended::Overtaken { position: gap.after, horizon }),
+                    Err(ReadError::Overtaken { horizon }) => {
+                        return Err(Ended::Overtaken {
+                            position: gap.after,
+                            horizon,
+                        });
+                    }
                     Err(ReadError::Store(error)) => {
                         tracing::warn!(kind = gap.kind, after = gap.after, error = %error, "a gap cannot be read; trying again");
                         self.failures += 1;
@@ -188,7 +198,11 @@ impl Follower {
     }
 
     async fn read(&self, gap: &NeedRead) -> Result<(u64, Vec<EventRecord>), ReadError> {
-        let (rows, complete_to) = self.store.events_after(&[gap.kind.as_str()], gap.after, READ_MAX).await.map_err(ReadError::Store)?;
+        let (rows, complete_to) = self
+            .store
+            .events_after(&[gap.kind.as_str()], gap.after, READ_MAX)
+            .await
+            .map_err(ReadError::Store)?;
         // After the events: what retention removed before they were read is below this horizon.
         let horizon = self.store.head().await.map_err(ReadError::Store)?.horizon;
         if gap.after < horizon {
@@ -204,7 +218,14 @@ impl Follower {
             return Ok(());
         }
         self.told = position;
-        let nothing = Batch { kind: "".into(), events: Vec::new(), position, prev: position, last: position, read_back: false };
+        let nothing = Batch {
+            kind: "".into(),
+            events: Vec::new(),
+            position,
+            prev: position,
+            last: position,
+            read_back: false,
+        };
         out.send(nothing).await.map_err(|_| Ended::Unwanted)
     }
 
@@ -220,7 +241,14 @@ impl Follower {
             let kind: Arc<str> = batch.kind.as_str().into();
             let (prev, last) = (batch.prev, batch.last);
             let events: Vec<EventRow> = batch.events.into_iter().filter_map(|record| row_of(&kind, record)).collect();
-            let batch = Batch { kind, events, position: self.told, prev, last, read_back };
+            let batch = Batch {
+                kind,
+                events,
+                position: self.told,
+                prev,
+                last,
+                read_back,
+            };
             out.send(batch).await.map_err(|_| Ended::Unwanted)?;
         }
         Ok(())
@@ -236,14 +264,25 @@ async fn sleep_until(at: Option<Instant>) {
 
 /// Exponential with jitter, so that the followers of an installation do not come back in one instant.
 fn pause(failures: u32) -> Duration {
-    let bound = PAUSE_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(PAUSE_MAX);
+    let bound = PAUSE_FIRST
+        .saturating_mul(1 << failures.saturating_sub(1).min(8))
+        .min(PAUSE_MAX);
     bound.mul_f64(rand::random_range(0.5..=1.0))
 }
 
 /// The batch, or only its range if a record in it says something that this version does not know: the log says it in our words.
 fn readable(mut batch: EventBatch) -> EventBatch {
-    if !batch.events.iter().all(|record| operation_of(record).is_some() && record.uid.parse::<Uuid>().is_ok()) {
-        tracing::warn!(kind = batch.kind, first = batch.first, last = batch.last, "an announced event cannot be read; reading the log");
+    if !batch
+        .events
+        .iter()
+        .all(|record| operation_of(record).is_some() && record.uid.parse::<Uuid>().is_ok())
+    {
+        tracing::warn!(
+            kind = batch.kind,
+            first = batch.first,
+            last = batch.last,
+            "an announced event cannot be read; reading the log"
+        );
         batch.events.clear();
         batch.range_only = true;
     }

@@ -54,3 +54,12 @@ pub(crate) mod opaque {
         Ok(opaque.map(|opaque| DeviceConfiguration { opaque: Some(opaque) }))
     }
 }
+
+/// Kubernetes prints some empty lists as `null`; for protobuf an empty list and none are the same.
+pub(crate) fn or_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::Deserialize<'de>,
+{
+    <Option<Vec<T>> as serde::Deserialize>::deserialize(deserializer).map(Option::unwrap_or_default)
+}

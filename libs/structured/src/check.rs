@@ -12,7 +12,7 @@ use resource_api::claim::{
     AllocationMode, DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceSubRequest, ExactDeviceRequest,
     ResourceClaim,
 };
-use resource_api::device::{AttributeValue, Device};
+use resource_api::device::{AttributeValue, Device, DeviceCapacity};
 use resource_api::ids::{DeviceId, PoolId, Uid};
 use resource_api::meta::TextMap;
 use resource_api::node::{self, NodeView};
@@ -281,7 +281,14 @@ impl<'a> Checker<'a> {
         let blocking = |taint: &&resource_api::taint::DeviceTaint| {
             matches!(taint.effect, DeviceTaintEffect::NoSchedule | DeviceTaintEffect::NoExecute)
         };
-        let tolerated = device.taints.iter().filter(blocking).all(|taint| {
+        let pool = id.pool_id();
+        let rules = self.cluster.taint_rules_of(&pool).filter(|rule| {
+            let selector = rule.spec.device_selector.as_ref();
+            let device_name = selector.and_then(|selector| selector.device.as_ref());
+            device_name.is_none_or(|name| *name == device.name)
+        });
+        let by_rules = rules.map(|rule| &rule.spec.taint);
+        let tolerated = device.taints.iter().chain(by_rules).filter(blocking).all(|taint| {
             wanted.tolerations.iter().any(|toleration| {
                 let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
                 let key = toleration.key.is_empty() || toleration.key == taint.key;
@@ -340,11 +347,8 @@ impl<'a> Checker<'a> {
             for published in self.devices_of(pool).unwrap_or_default() {
                 let could_hold = !self.features.consumable_capacity
                     || wanted.capacity.iter().all(|(name, amount)| {
-                        published
-                            .device
-                            .capacity
-                            .get(name)
-                            .is_some_and(|capacity| *amount <= capacity.value)
+                        let capacity = published.device.capacity.get(name);
+                        capacity.is_some_and(|capacity| self.could_hold(capacity, amount))
                     });
                 if could_hold && self.is_selected(wanted, published) {
                     let PoolId { driver, pool } = pool.id.clone();
@@ -357,6 +361,45 @@ impl<'a> Checker<'a> {
             }
         }
         all
+    }
+
+    /// Whether the amount, raised to what the policy allows, fits the empty device.
+    fn could_hold(&self, capacity: &DeviceCapacity, amount: &Quantity) -> bool {
+        let policy = capacity.request_policy.as_ref();
+        let values = policy.map_or(&[][..], |policy| &policy.valid_values);
+        let raised = match policy.and_then(|policy| policy.valid_range.as_ref()) {
+            Some(range) => {
+                let min = range.min.clone().unwrap_or_default();
+                let raised = match &range.step {
+                    _ if *amount <= min => min,
+                    None => amount.clone(),
+                    Some(step) => self.next_step(amount, &min, step),
+                };
+                if range.max.as_ref().is_some_and(|max| raised > *max) {
+                    return false;
+                }
+                raised
+            }
+            None if values.is_empty() => amount.clone(),
+            None => match values.iter().find(|value| *value >= amount) {
+                Some(value) => value.clone(),
+                None => return false,
+            },
+        };
+        raised <= capacity.value
+    }
+
+    /// The least `min + k·step` that is not below the amount; in whole numbers unless fractions are switched on.
+    fn next_step(&self, amount: &Quantity, min: &Quantity, step: &Quantity) -> Quantity {
+        let unit = |quantity: &Quantity| match self.features.fractional_capacity_range {
+            true => quantity.clone(),
+            false => Quantity::from_whole(quantity.round_up().unwrap_or(i64::MAX), quantity.format()),
+        };
+        let (amount, min, step) = (unit(amount), unit(min), unit(step));
+        match amount.minus(&min).steps_up(&step) {
+            Some(steps) => min.plus(&step.times(&Quantity::from_whole(steps, step.format()))),
+            None => amount,
+        }
     }
 
     fn published(&self, id: &DeviceId) -> Option<Published<'a>> {
@@ -463,7 +506,7 @@ impl<'a> Checker<'a> {
                 continue;
             };
             let holds = if constraint.match_attribute.is_some() {
-                all_match(&values, self.features.list_type_attributes)
+                all_match(&values)
             } else {
                 all_distinct(&values)
             };
@@ -482,14 +525,14 @@ impl<'a> Checker<'a> {
         let Published { device, .. } = self.published(&result.device_id())?;
         if let Some((_, expression)) = derived.iter().find(|(name, _)| name == attribute) {
             let value = derive(expression, &result.driver, device).ok()?;
-            return value.value().map(texts);
+            return Some(texts(value.value()?, self.features.list_type_attributes));
         }
         let bare = attribute
             .split_once('/')
             .filter(|(domain, _)| result.driver == **domain)
             .map(|(_, name)| name);
         let found = device.attributes.get(attribute).or_else(|| device.attributes.get(bare?))?;
-        Some(texts(found.value()?))
+        Some(texts(found.value()?, self.features.list_type_attributes))
     }
 
     fn check_exclusive(&mut self, results: &[(&ResourceClaim, &DeviceRequestAllocationResult)]) {
@@ -725,31 +768,43 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A value as a set of texts that carry their kind; lists are marked.
-fn texts(value: AttributeValue<'_>) -> BTreeSet<String> {
+/// A value as a set of texts that carry their kind; without list support a list is one odd value.
+fn texts(value: AttributeValue<'_>, lists: bool) -> BTreeSet<String> {
+    let many = |texts: Vec<String>| match lists {
+        true => texts.into_iter().collect(),
+        false => BTreeSet::from([format!("{LIST}{}", texts.join(","))]),
+    };
     match value {
         AttributeValue::Int(int) => BTreeSet::from([format!("int {int}")]),
         AttributeValue::Bool(bool) => BTreeSet::from([format!("bool {bool}")]),
         AttributeValue::String(text) => BTreeSet::from([format!("string {text}")]),
         AttributeValue::Version(text) => BTreeSet::from([format!("version {text}")]),
-        AttributeValue::Ints(ints) => ints.iter().map(|int| format!("int {int}")).collect(),
-        AttributeValue::Bools(bools) => bools.iter().map(|bool| format!("bool {bool}")).collect(),
-        AttributeValue::Strings(texts) => texts.iter().map(|text| format!("string {text}")).collect(),
-        AttributeValue::Versions(texts) => texts.iter().map(|text| format!("version {text}")).collect(),
+        AttributeValue::Ints(ints) => many(ints.iter().map(|int| format!("int {int}")).collect()),
+        AttributeValue::Bools(bools) => many(bools.iter().map(|bool| format!("bool {bool}")).collect()),
+        AttributeValue::Strings(texts) => many(texts.iter().map(|text| format!("string {text}")).collect()),
+        AttributeValue::Versions(texts) => many(texts.iter().map(|text| format!("version {text}")).collect()),
     }
 }
 
-fn all_match(values: &[BTreeSet<String>], lists: bool) -> bool {
+/// Marks a list while lists are not supported: such a value matches nothing and may only come first.
+const LIST: &str = "list ";
+
+fn is_odd(value: &BTreeSet<String>) -> bool {
+    value.iter().any(|text| text.starts_with(LIST))
+}
+
+fn all_match(values: &[BTreeSet<String>]) -> bool {
     let Some(first) = values.first() else { return true };
     let common = values
         .iter()
         .fold(first.clone(), |common, value| common.intersection(value).cloned().collect());
-    values.len() == 1 || (!common.is_empty() && (lists || values.iter().all(|value| value.len() == 1)))
+    values.len() == 1 || (!common.is_empty() && !values.iter().any(is_odd))
 }
 
 fn all_distinct(values: &[BTreeSet<String>]) -> bool {
+    let are_disjoint = |at: usize, value: &BTreeSet<String>| values[..at].iter().all(|other| other.is_disjoint(value));
     values
         .iter()
         .enumerate()
-        .all(|(at, value)| values[..at].iter().all(|other| other.is_disjoint(value)))
+        .all(|(at, value)| are_disjoint(at, value) && (at == 0 || !is_odd(value)))
 }

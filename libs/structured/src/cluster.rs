@@ -12,6 +12,7 @@ use resource_api::ids::{DeviceId, PoolId, Uid};
 use resource_api::meta::TextMap;
 use resource_api::node::{Node, NodeView as NodeFactsView};
 use resource_api::slice::ResourceSlice;
+use resource_api::taint::DeviceTaintRule;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -19,6 +20,7 @@ use crate::features::Features;
 use crate::learned::Learned;
 use crate::pool::{Audience, Pool, SliceEntry};
 use crate::selectors::Filter;
+use crate::taints;
 
 /// What a decision needs to know of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub enum NodeOrder {
     AsPut,
 }
 
-/// What [`Cluster::take`] found.
+/// How many devices there are, and how many nobody holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Devices of usable pools.
@@ -115,6 +117,7 @@ pub struct Cluster {
     features: Features,
     order: NodeOrder,
     classes: BTreeMap<String, Arc<DeviceClass>>,
+    taint_rules: BTreeMap<String, Arc<DeviceTaintRule>>,
     pools: Vec<Option<Pool>>,
     unused_pools: Vec<PoolIndex>,
     pool_by_id: FxHashMap<PoolId, PoolIndex>,
@@ -153,6 +156,7 @@ impl Cluster {
             features,
             order,
             classes: BTreeMap::new(),
+            taint_rules: BTreeMap::new(),
             pools: Vec::new(),
             unused_pools: Vec::new(),
             pool_by_id: FxHashMap::default(),
@@ -190,6 +194,28 @@ impl Cluster {
         self.classes.get(name)
     }
 
+    /// Adds or replaces a rule that puts a taint on devices. O(pools) if it names none.
+    pub fn put_taint_rule(&mut self, rule: Arc<DeviceTaintRule>) {
+        let name = rule.metadata.name.clone();
+        self.remove_taint_rule(&name);
+        self.taint_rules.insert(name.clone(), rule);
+        self.on_taint_rule_changed(&name);
+    }
+
+    /// Forgets a rule; the devices lose its taint.
+    pub fn remove_taint_rule(&mut self, name: &str) {
+        self.on_taint_rule_changed(name);
+        self.taint_rules.remove(name);
+    }
+
+    /// The rules that put taints on devices of a pool, by name.
+    pub(crate) fn taint_rules_of(&self, pool: &PoolId) -> impl Iterator<Item = &Arc<DeviceTaintRule>> {
+        let in_force = self.features.device_taints && self.features.device_taint_rules;
+        self.taint_rules
+            .values()
+            .filter(move |rule| in_force && taints::concerns_pool(rule, pool))
+    }
+
     /// Adds or replaces a slice, by its object name.
     pub fn put_slice(&mut self, slice: Arc<ResourceSlice>) {
         let name = slice.metadata.name.clone();
@@ -209,10 +235,10 @@ impl Cluster {
         self.pool_of_slice.insert(name, pool);
         self.add_audience(pool, &entry.audience.clone());
         let replaced = self.pools[pool].as_mut().and_then(|pool| pool.put(entry));
+        self.on_slices_changed(pool);
         if let Some(replaced) = replaced {
             self.remove_audience(pool, &replaced.audience);
         }
-        self.on_slices_changed(pool);
     }
 
     /// Forgets a slice. What is taken of its devices stays taken.
@@ -535,6 +561,21 @@ impl Cluster {
         }
         self.on_node_changed(node);
         self.drop_node_if_unknown(node);
+    }
+
+    /// The pools that the rule concerns have to be looked at again.
+    fn on_taint_rule_changed(&mut self, name: &str) {
+        let Some(rule) = self.taint_rules.get(name).cloned() else {
+            return;
+        };
+        for pool in 0..self.pools.len() {
+            let concerned = self.pools[pool]
+                .as_ref()
+                .is_some_and(|entry| taints::concerns_pool(&rule, &entry.id));
+            if concerned {
+                self.on_slices_changed(pool);
+            }
+        }
     }
 
     /// What nodes see of the pool has to be worked out again, and may help.

@@ -14,6 +14,8 @@ pub struct Features {
     pub partitionable_devices: bool,
     /// `DRADeviceTaints` (KEP-5055).
     pub device_taints: bool,
+    /// `DRADeviceTaintRules`: rules put taints on devices from outside of their driver (KEP-5055).
+    pub device_taint_rules: bool,
     /// `DRAConsumableCapacity` (KEP-5075).
     pub consumable_capacity: bool,
     /// `DRAFractionalCapacityRange` (KEP-5075).
@@ -52,6 +54,7 @@ impl Features {
             prioritized_list: true,
             partitionable_devices: true,
             device_taints: true,
+            device_taint_rules: true,
             consumable_capacity: true,
             fractional_capacity_range: true,
             binding_conditions: true,
@@ -70,6 +73,7 @@ impl Features {
             prioritized_list: false,
             partitionable_devices: false,
             device_taints: false,
+            device_taint_rules: false,
             consumable_capacity: false,
             fractional_capacity_range: false,
             binding_conditions: false,
@@ -94,6 +98,7 @@ impl Features {
             "DRAPrioritizedList" => self.prioritized_list = true,
             "DRAPartitionableDevices" => self.partitionable_devices = true,
             "DRADeviceTaints" => self.device_taints = true,
+            "DRADeviceTaintRules" => self.device_taint_rules = true,
             "DRAConsumableCapacity" => self.consumable_capacity = true,
             "DRAFractionalCapacityRange" => self.fractional_capacity_range = true,
             "DRADeviceBindingConditions" => self.binding_conditions = true,

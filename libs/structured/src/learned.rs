@@ -79,9 +79,10 @@ impl Cluster {
         if let Some((_, view)) = learned.views_of_pool[pool_at].iter().find(|(known, _)| *known == seen) {
             return *view;
         }
-        let view = pool
-            .view(&seen, self.features(), &mut learned.capacities)
-            .map(|view| learned.add_view(view));
+        let view = pool.view(&seen, self.features(), &mut learned.capacities).map(|mut view| {
+            self.taint_rules_of(&pool.id).for_each(|rule| view.apply(rule));
+            learned.add_view(view)
+        });
         learned.views_of_pool[pool_at].push((seen, view));
         view
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use resource_api::device::Device;
 use resource_api::ids::{DeviceId, DeviceName, PoolId};
 use resource_api::slice::ResourceSlice;
-use resource_api::taint::DeviceToleration;
+use resource_api::taint::{DeviceTaintRule, DeviceToleration};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -53,7 +53,10 @@ pub(crate) struct PoolView {
     shareable: Bits,
     consumes: Bits,
     skips_operations: Bits,
+    /// Has a blocking taint, its own or one that a rule puts on it.
     tainted: Bits,
+    /// Rules that put taints on devices of the pool, in their order.
+    taint_rules: Vec<Arc<DeviceTaintRule>>,
     with_binding_conditions: Bits,
     /// Not given to other nodes by per-device selection.
     for_node: Bits,
@@ -100,6 +103,7 @@ impl PoolView {
             consumes: empty(),
             skips_operations: empty(),
             tainted: empty(),
+            taint_rules: Vec::new(),
             with_binding_conditions: empty(),
             for_node: empty(),
             capacities: Vec::new(),
@@ -221,7 +225,29 @@ impl PoolView {
     }
 
     pub(crate) fn is_tainted_for(&self, at: usize, tolerations: &[DeviceToleration]) -> bool {
-        self.tainted.get(at) && taints::first_untolerated(&self.device(at).taints, tolerations).is_some()
+        if !self.tainted.get(at) {
+            return false;
+        }
+        let device = self.device(at);
+        let by_rules = self
+            .taint_rules
+            .iter()
+            .filter(|rule| taints::concerns_device(rule, &device.name));
+        let taints = device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+        taints::first_untolerated(taints, tolerations).is_some()
+    }
+
+    /// Puts the taint of a rule that concerns this pool on its devices.
+    pub(crate) fn apply(&mut self, rule: &Arc<DeviceTaintRule>) {
+        if !taints::is_blocking(&rule.spec.taint) {
+            return;
+        }
+        for at in 0..self.len() {
+            if taints::concerns_device(rule, &self.device(at).name) {
+                self.tainted.set(at);
+            }
+        }
+        self.taint_rules.push(Arc::clone(rule));
     }
 
     pub(crate) fn capacity_of(&self, at: usize) -> Option<&Arc<CapacityFacts>> {

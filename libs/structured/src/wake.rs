@@ -1,9 +1,10 @@
 //! Which waiting units a device could help: asked for every device that becomes free or appears.
 
+use resource_api::device::Device;
 use resource_api::ids::DeviceId;
 
 use crate::cluster::Cluster;
-use crate::request::CompiledUnit;
+use crate::request::{Choice, CompiledUnit};
 use crate::selectors::Verdict;
 use crate::taints;
 
@@ -17,11 +18,14 @@ pub fn wake_matches(cluster: &Cluster, unit: &CompiledUnit, device: &DeviceId) -
         return false;
     };
     let slices = pool.slices().iter().flat_map(|entry| crate::pool::devices_of(&entry.slice));
-    slices.filter(|published| published.name == device.device).any(|published| {
-        unit.choices.iter().any(|choice| {
-            let tolerated =
-                !cluster.features().device_taints || taints::first_untolerated(&published.taints, &choice.tolerations).is_none();
-            tolerated && !matches!(choice.filter.judge(&device.driver, published), Verdict::Refused { .. })
-        })
-    })
+    let mut published = slices.filter(|published| published.name == device.device);
+    published.any(|published| unit.choices.iter().any(|choice| serves(cluster, choice, device, published)))
+}
+
+fn serves(cluster: &Cluster, choice: &Choice, id: &DeviceId, device: &Device) -> bool {
+    let rules = cluster.taint_rules_of(&id.pool_id()).collect::<Vec<_>>();
+    let by_rules = rules.iter().filter(|rule| taints::concerns_device(rule, &device.name));
+    let on_device = device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+    let tolerated = !cluster.features().device_taints || taints::first_untolerated(on_device, &choice.tolerations).is_none();
+    tolerated && !matches!(choice.filter.judge(&id.driver, device), Verdict::Refused { .. })
 }

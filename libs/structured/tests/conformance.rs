@@ -1,9 +1,10 @@
 //! Reference answers: every difference is a bug here or a documented choice.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use structured::conformance::{Verdict, run_cases, run_scenario};
+use structured::conformance::{Verdict, run_cases, run_scenario, run_workload};
 
 fn testdata(part: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(part)
@@ -59,4 +60,29 @@ fn scenarios_get_the_expected_answer() {
         verdicts.extend(run.unwrap_or_else(|error| panic!("{name}: {error:?}")));
     }
     assert_all_pass(&verdicts, 60);
+}
+
+fn unpack(path: &Path) -> String {
+    let mut text = String::new();
+    let file = fs::File::open(path).expect("readable");
+    flate2::read::GzDecoder::new(file)
+        .read_to_string(&mut text)
+        .expect("gzip of text");
+    text
+}
+
+#[test]
+fn workloads_have_the_expected_outcome_claim_by_claim() {
+    let mut verdicts = Vec::new();
+    for path in entries(&testdata("bench/workloads")) {
+        let name = path
+            .file_name()
+            .expect("files have names")
+            .to_string_lossy()
+            .replace(".json.gz", "");
+        let expected = unpack(&testdata("bench/expected").join(format!("{name}.jsonl.gz")));
+        let run = run_workload(&unpack(&path), &expected);
+        verdicts.push(run.unwrap_or_else(|error| panic!("{name}: {error:?}")));
+    }
+    assert_all_pass(&verdicts, 14);
 }

@@ -333,3 +333,21 @@ fn a_raised_stop_flag_ends_a_decision() {
     let refusal = place(&cluster, &compile(&cluster, &gpus(1)), Policy::FirstFit, &limits).expect_err("stopped");
     assert_eq!(refusal.kind, UnallocatableKind::Cancelled);
 }
+
+#[test]
+fn a_rule_taints_devices_until_it_is_gone() {
+    let mut cluster = nodes_with_gpus(&["a", "b"], 1);
+    let rule = json!({"metadata": {"name": "drain"}, "spec": {
+        "deviceSelector": {"driver": GPU, "pool": "a"}, "taint": {"key": "drain", "effect": "NoSchedule"}}});
+    assert_eq!(&*first_fit(&cluster, &gpus(1)).expect("fits").node, "a");
+    cluster.put_taint_rule(object(&rule));
+    let unit = compile(&cluster, &gpus(1));
+    let plan = place(&cluster, &unit, Policy::FirstFit, &Limits::default()).expect("fits");
+    assert_eq!((&*plan.node, check(&cluster, &unit, &plan)), ("b", vec![]));
+    assert!(!wake_matches(&cluster, &unit, &DeviceId::new(GPU, "a", "dev-0")));
+    let mut tolerant = gpus(1);
+    tolerant["requests"][0]["exactly"]["tolerations"] = json!([{"key": "drain", "operator": "Exists"}]);
+    assert_eq!(&*first_fit(&cluster, &tolerant).expect("fits").node, "a");
+    cluster.remove_taint_rule("drain");
+    assert_eq!(&*first_fit(&cluster, &gpus(1)).expect("fits").node, "a");
+}

@@ -102,8 +102,8 @@ impl Fleet {
     pub(crate) fn cpu(&self) -> Cpu {
         let services = [&self.ingest, &self.controller].into_iter().chain(&self.allocators);
         Cpu {
-            postgres: self.database.postgres.pid().map_or(0.0, cpu_seconds_of_group),
-            nats: self.nats.pid().map_or(0.0, cpu_seconds),
+            postgres: self.database.postgres.pid().map_or(0.0, |pid| cpu_seconds_of_group(pid.cast_unsigned())),
+            nats: self.nats.pid().map_or(0.0, |pid| cpu_seconds(pid.cast_unsigned())),
             services: services.map(|child| cpu_seconds(child.id())).sum(),
             client: cpu_seconds(std::process::id()),
         }

@@ -1,6 +1,7 @@
 //! Measurements of Dray, each beside its own yardstick in the same run. Every bench prints a table and writes the same figures to
 //! `target/bench/<name>.json`. Run them with `cargo xtask bench <name>`.
 
+mod chaos;
 mod cluster;
 mod e2e;
 mod fleet;
@@ -22,6 +23,8 @@ struct Args {
 enum Bench {
     /// Event rows per second with 1, 4, 32 and 64 concurrent writers, beside plain UNNEST writes of as many connections.
     Log(log::Args),
+    /// Kills services and servers while claims flow, then proves that nothing acknowledged was lost.
+    Chaos(chaos::Args),
     /// Durable claims per second from submission to allocation, beside bare SQL writing the same rows.
     E2e(e2e::Args),
 }
@@ -30,6 +33,7 @@ enum Bench {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
         Bench::Log(args) => log::run(args).await,
+        Bench::Chaos(args) => chaos::run(args).await,
         Bench::E2e(args) => e2e::run(args).await,
     }
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{apply, audit, delete, describe, events, failure, get, submit, wait};
-use crate::service::{DatabaseServiceArgs, IngestArgs, NodeAgentArgs};
+use crate::client::{apply, audit, delete, describe, events, failure, get, migrate, ready, submit, wait};
+use crate::service::{DatabaseServiceArgs, IngestArgs, NodeAgentArgs, SimDriverArgs};
 use crate::{openb, service, up};
 
 /// Dray gives devices to claims.
@@ -36,6 +36,10 @@ enum Command {
     Events(events::Args),
     /// Prove the invariants from the database's tables.
     Audit(audit::Args),
+    /// Bring the database's schema up to date; waits up to a minute for the database.
+    Migrate(migrate::Args),
+    /// Ask a service whether it is ready.
+    Ready(ready::Args),
     /// Import a trace of a real cluster.
     #[command(subcommand)]
     Import(Import),
@@ -45,8 +49,10 @@ enum Command {
     Allocator(DatabaseServiceArgs),
     /// Service: relays events, follows up on releases, keeps the log short.
     Controller(DatabaseServiceArgs),
-    /// Service: prepares devices on a node.
+    /// Service: prepares devices on a node, or on a fleet of simulated ones.
     NodeAgent(NodeAgentArgs),
+    /// A driver without devices, for demonstrations and tests: publishes a node's pool and prepares like a real one.
+    SimDriver(SimDriverArgs),
 }
 
 #[derive(Subcommand)]
@@ -60,6 +66,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Ingest(args) => service::run_ingest(args),
         Command::NodeAgent(args) => service::run_node_agent(args),
+        Command::SimDriver(args) => service::run_sim_driver(args),
         Command::Allocator(args) => service::run_allocator(args),
         Command::Controller(args) => service::run_controller(args),
         Command::Up(args) => block_on(up::run(args)),
@@ -71,6 +78,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Delete(args) => block_on(delete::run(args)),
         Command::Events(args) => block_on(events::run(args)),
         Command::Audit(args) => block_on(audit::run(args)),
+        Command::Migrate(args) => block_on(migrate::run(args)),
+        Command::Ready(args) => block_on(ready::run(args)),
         Command::Import(Import::Openb(args)) => block_on(openb::run(args)),
     }
 }

@@ -18,6 +18,9 @@ use crate::client::table;
 use report::{Facts, Outcome};
 use settle::Seen;
 
+/// Faults shown; one is enough to know, more help to see a pattern.
+const FAULTS_SHOWN: usize = 10;
+
 /// Which part of the trace, and where to.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -62,6 +65,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let submitted = submit::submit(&client, requests).await?;
     let uids = submitted.accepted.values().cloned().collect();
     let ended = settle::settle(&client, &args.namespace, &mut seen, &uids, began + args.deadline).await?;
+    // Units as they are watched name no devices; listed, they do.
+    let seen = Seen::list(&client, &args.namespace).await?;
 
     let facts = Facts {
         nodes: &nodes,
@@ -84,7 +89,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
 /// Says whether the outcome is right: by the answers, and by the database where it can be reached.
 async fn verdict(args: &Args, facts: &Facts<'_>, outcome: &Outcome<'_>) -> anyhow::Result<()> {
-    for fault in &outcome.faults {
+    for fault in outcome.faults.iter().take(FAULTS_SHOWN) {
         table::print(format!("fault: {fault}"))?;
     }
     let is_clean = match args.database.find() {
@@ -104,7 +109,7 @@ async fn verdict(args: &Args, facts: &Facts<'_>, outcome: &Outcome<'_>) -> anyho
     };
     let unanswered = outcome.undecided.len() + facts.submitted.refused.len();
     if !is_clean || !outcome.faults.is_empty() {
-        bail!("the outcome is wrong");
+        bail!("the outcome is wrong: {}", table::counted(outcome.faults.len(), "fault"));
     }
     if unanswered > 0 {
         bail!("{} refused or undecided", table::counted(unanswered, "claim"));

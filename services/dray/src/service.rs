@@ -8,9 +8,11 @@ mod args;
 mod controller;
 mod ingest;
 mod node_agent;
+mod sim_driver;
 
 pub(crate) use allocator::run as run_allocator;
 pub(crate) use args::DatabaseServiceArgs;
 pub(crate) use controller::run as run_controller;
 pub(crate) use ingest::{IngestArgs, run as run_ingest};
 pub(crate) use node_agent::{NodeAgentArgs, run as run_node_agent};
+pub(crate) use sim_driver::{SimDriverArgs, run as run_sim_driver};

@@ -2,7 +2,7 @@
 //! when they die, and stopped in order.
 
 mod process;
-mod ready;
+pub(crate) mod ready;
 pub(crate) mod running;
 mod stack;
 
@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Allocator processes.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     allocators: u16,
+    /// Simulated nodes beside this machine's own, in one process.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    nodes: u32,
     /// What the services log, in the syntax of their `chassis.telemetry.log`.
     #[arg(long, default_value = "info", value_name = "FILTER")]
     log: String,

@@ -48,11 +48,17 @@ pub(crate) struct Admission {
 impl Admission {
     /// With the feature gates of this installation.
     pub(crate) fn new(gates: FeatureGates) -> Self {
-        Self { gates, expressions: Arc::new(DeviceExpressions::new(device_selectors::Gates::default())) }
+        Self {
+            gates,
+            expressions: Arc::new(DeviceExpressions::new(device_selectors::Gates::default())),
+        }
     }
 
     fn context(&self) -> ValidationContext<'_> {
-        ValidationContext { expressions: self.expressions.as_ref(), gates: &self.gates }
+        ValidationContext {
+            expressions: self.expressions.as_ref(),
+            gates: &self.gates,
+        }
     }
 
     /// A new object under this uid, or every rule that it breaks.
@@ -64,7 +70,11 @@ impl Admission {
         metadata.creation_timestamp = Some(now);
         metadata.deletion_timestamp = None;
         let errors = validation::check_create(&object, &self.context());
-        if errors.is_empty() { Ok(Admitted::new(object)) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Admitted::new(object))
+        } else {
+            Err(errors)
+        }
     }
 
     /// The new state of `old`, or every rule that the change breaks. Both must be of one kind.

@@ -16,13 +16,19 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// INVALID_ARGUMENT with every violation.
 pub(crate) fn invalid(violations: &[Violation]) -> Status {
-    let first = violations.first().map(|v| format!("{}: {}", v.field, v.description)).unwrap_or_default();
+    let first = violations
+        .first()
+        .map(|v| format!("{}: {}", v.field, v.description))
+        .unwrap_or_default();
     let message = match violations.len() {
         0 => "the request is not valid".to_owned(),
         1 => first,
         n => format!("{n} fields are wrong; the first: {first}"),
     };
-    let fields = violations.iter().map(|v| FieldViolation::new(&v.field, &v.description)).collect::<Vec<_>>();
+    let fields = violations
+        .iter()
+        .map(|v| FieldViolation::new(&v.field, &v.description))
+        .collect::<Vec<_>>();
     let mut details = ErrorDetails::with_bad_request(fields);
     details.set_error_info("INVALID", DOMAIN, HashMap::<String, String>::new());
     Status::with_error_details(Code::InvalidArgument, message, details)
@@ -34,7 +40,11 @@ pub(crate) fn bad_field(field: &str, description: impl Into<String>) -> Status {
 }
 
 fn with_info(code: Code, reason: &str, message: String) -> Status {
-    Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new()))
+    Status::with_error_details(
+        code,
+        message,
+        ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new()),
+    )
 }
 
 pub(crate) fn not_found(what: &str) -> Status {
@@ -62,7 +72,11 @@ pub(crate) fn in_use(message: impl Into<String>) -> Status {
 }
 
 pub(crate) fn overloaded(message: &str) -> Status {
-    Status::with_error_details(Code::ResourceExhausted, message.to_owned(), ErrorDetails::with_retry_info(Some(RETRY_AFTER)))
+    Status::with_error_details(
+        Code::ResourceExhausted,
+        message.to_owned(),
+        ErrorDetails::with_retry_info(Some(RETRY_AFTER)),
+    )
 }
 
 /// The process drains; another one, or this one later, will answer.

@@ -27,13 +27,17 @@ pub(crate) struct Room {
 impl Intake {
     /// All of it free.
     pub(crate) fn new() -> Self {
-        Self { room: Arc::new(Semaphore::new(BYTES_MAX as usize)) }
+        Self {
+            room: Arc::new(Semaphore::new(BYTES_MAX as usize)),
+        }
     }
 
     /// Takes room for a request at once. Error: RESOURCE_EXHAUSTED.
     pub(crate) fn try_take(&self, size_bytes: usize) -> Result<Room, Status> {
         let taken = Arc::clone(&self.room).try_acquire_many_owned(counted(size_bytes));
-        taken.map(|bytes| Room { _bytes: bytes }).map_err(|_| error::overloaded("too many bytes of requests are waiting; try again"))
+        taken
+            .map(|bytes| Room { _bytes: bytes })
+            .map_err(|_| error::overloaded("too many bytes of requests are waiting; try again"))
     }
 
     /// Takes room as soon as there is some; for callers with flow control of their own.

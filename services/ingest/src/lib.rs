@@ -4,17 +4,25 @@ mod admission;
 mod config;
 mod error;
 mod grpc;
+mod intake;
 mod live;
+mod metrics;
+mod publication;
+mod release;
 mod slices;
 mod submission;
+mod violation;
+mod waiters;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bus::{Bus, BusConfig};
 use follower::Follower;
 use prometheus::Registry;
 use resource_api::gates::FeatureGates;
+use resource_api::object::Kind;
 use rpc::dray::v1::agents_server::AgentsServer;
 use rpc::dray::v1::log_server::LogServer;
 use rpc::dray::v1::objects_server::ObjectsServer;
@@ -24,19 +32,25 @@ use store::{Committed, Store, StoreConfig, StoreError, Writer, WriterConfig};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
 pub use config::Config;
 
 use admission::Admission;
 use grpc::Context;
+use intake::Intake;
 use live::Live;
+use metrics::{CountCalls, Metrics};
 
-/// The kinds that are served live.
-const KINDS: [&str; 5] = ["deviceclasses", "nodes", "resourceslices", "resourceclaims", "units"];
-/// Largest message that is read: a whole pool of some ten thousand devices.
-const MESSAGE_MAX_BYTES: usize = 16 << 20;
+/// Largest message that is read.
+const MESSAGE_MAX_BYTES: usize = 4 << 20;
+/// Largest pool that is published: some ten thousand devices.
+const POOL_MESSAGE_MAX_BYTES: usize = 16 << 20;
 
 /// What an ingest needs.
 pub struct Deps {
@@ -61,6 +75,8 @@ pub enum IngestError {
         #[source]
         source: std::io::Error,
     },
+    #[error("metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
     #[error("the gRPC server failed")]
     Serve(#[from] tonic::transport::Error),
     #[error("gRPC reflection cannot be set up")]
@@ -72,7 +88,10 @@ pub enum IngestError {
 impl Deps {
     /// Where gRPC is served.
     pub fn address(&self) -> Result<SocketAddr, IngestError> {
-        self.listener.local_addr().map_err(|source| IngestError::Listen { address: self.config.listen, source })
+        self.listener.local_addr().map_err(|source| IngestError::Listen {
+            address: self.config.listen,
+            source,
+        })
     }
 }
 
@@ -85,36 +104,70 @@ pub async fn connect(config: Config, registry: Registry) -> Result<Deps, IngestE
     })?;
     let bus = Bus::connect(BusConfig::new(config.nats_url.clone()), &format!("ingest {}", config.id)).await?;
     let address = config.listen;
-    let listener = TcpListener::bind(address).await.map_err(|source| IngestError::Listen { address, source })?;
-    Ok(Deps { config, store, bus, registry, listener })
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| IngestError::Listen { address, source })?;
+    Ok(Deps {
+        config,
+        store,
+        bus,
+        registry,
+        listener,
+    })
 }
 
 /// Runs until `stop`: then takes no more calls, finishes those under way and their commits.
 pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError> {
-    let Deps { config, store, bus, listener, .. } = deps;
-    let from = match head(&store, &stop).await {
-        Some(from) => from,
-        None => return Ok(()),
+    let Deps {
+        config,
+        store,
+        bus,
+        registry,
+        listener,
+    } = deps;
+    let metrics = Metrics::new(&registry)?;
+    let Some(from) = head(&store, &stop).await else {
+        return Ok(());
     };
-    // What serves outlives what calls it: first the server ends, then the writer.
-    let writes_end = CancellationToken::new();
-    let mut tasks = JoinSet::new();
+    // What serves outlives what calls it: first the server ends, then the streams, then the writer and the follower.
+    let end = CancellationToken::new();
+    let mut parts = JoinSet::new();
     let (announce, committed) = mpsc::channel::<Arc<Committed>>(follower::ANNOUNCE_QUEUE_MAX);
-    tasks.spawn(follower::announce(bus.clone(), config.id.clone(), committed));
-    let writer_config = WriterConfig { queue_max: config.writes_max, ..WriterConfig::new(config.id.clone()) };
-    let writer = Writer::spawn(store.clone(), writer_config, Some(announce), &mut tasks, writes_end.clone());
-    let live = Live::new(config.waiters_max);
+    parts.spawn(follower::announce(bus.clone(), config.id.clone(), committed));
+    let writer_config = WriterConfig {
+        queue_max: config.writes_max,
+        ..WriterConfig::new(config.id.clone())
+    };
+    let writer = Writer::spawn(store.clone(), writer_config, Some(announce), &mut parts, end.clone());
+    let live = Live::new(config.waiters_max, metrics.clone());
     let (out, batches) = mpsc::channel(follower::BATCHES_MAX);
-    tasks.spawn(Follower::new(store.clone(), bus, &KINDS, from).run(out, stop.clone()));
-    tasks.spawn(live.clone().run(batches));
+    let kinds = Kind::ALL.map(Kind::plural);
+    parts.spawn(Follower::new(store.clone(), bus.clone(), &kinds, from).run(out, end.clone()));
+    parts.spawn(live.clone().run(batches));
 
-    let context = Context { store: store.clone(), writer, live, admission: Admission::new(FeatureGates::default()) };
-    let served = serve(context, listener, stop.clone()).await;
-    writes_end.cancel();
+    let streams = TaskTracker::new();
+    let context = Context {
+        store: store.clone(),
+        writer,
+        live,
+        admission: Admission::new(FeatureGates::default()),
+        intake: Intake::new(),
+        metrics,
+        tasks: streams.clone(),
+        stop: stop.clone(),
+    };
+    let ended = tokio::select! {
+        served = serve(context, listener) => served,
+        Some(_) = parts.join_next() => Err(IngestError::Ended),
+    };
     stop.cancel();
-    while tasks.join_next().await.is_some() {}
+    streams.close();
+    streams.wait().await;
+    end.cancel();
+    while parts.join_next().await.is_some() {}
+    bus.close().await;
     store.close().await;
-    served
+    ended
 }
 
 /// The log's head, once the database answers; `None`: told to stop before.
@@ -126,36 +179,46 @@ async fn head(store: &Store, stop: &CancellationToken) -> Option<u64> {
         }
         tokio::select! {
             () = stop.cancelled() => return None,
-            () = tokio::time::sleep(std::time::Duration::from_millis(300)) => {}
+            () = tokio::time::sleep(Duration::from_millis(300)) => {}
         }
     }
 }
 
-async fn serve(context: Context, listener: TcpListener, stop: CancellationToken) -> Result<(), IngestError> {
+/// Serves until the context's `stop`, then until every call is answered.
+async fn serve(context: Context, listener: TcpListener) -> Result<(), IngestError> {
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(rpc::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<UnitsServer<grpc::UnitsService>>().await;
-    let stopping = stop.clone();
+    set_health(&health, ServingStatus::Serving).await;
+    let stop = context.stop.clone();
     let shutdown = async move {
-        stopping.cancelled().await;
-        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        stop.cancelled().await;
+        set_health(&health, ServingStatus::NotServing).await;
     };
     Server::builder()
+        .layer(CountCalls(context.metrics.clone()))
         .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(std::time::Duration::from_secs(30)))
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(4 << 20)
         .add_service(health_service)
         .add_service(reflection)
         .add_service(UnitsServer::new(grpc::UnitsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
         .add_service(ObjectsServer::new(grpc::ObjectsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
-        .add_service(PoolsServer::new(grpc::PoolsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
+        .add_service(PoolsServer::new(grpc::PoolsService(context.clone())).max_decoding_message_size(POOL_MESSAGE_MAX_BYTES))
         .add_service(LogServer::new(grpc::LogService(context.clone())))
-        .add_service(AgentsServer::new(grpc::AgentsService(context)))
-        .serve_with_incoming_shutdown(tokio_stream::wrappers::TcpListenerStream::new(listener), shutdown)
+        .add_service(AgentsServer::new(grpc::AgentsService(context)).max_decoding_message_size(MESSAGE_MAX_BYTES))
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown)
         .await?;
     Ok(())
+}
+
+/// Of the process as a whole and of each service, as clients ask for either.
+async fn set_health(health: &HealthReporter, status: ServingStatus) {
+    let services = ["Units", "Objects", "Pools", "Log", "Agents"].map(|service| format!("dray.v1.{service}"));
+    for service in std::iter::once(String::new()).chain(services) {
+        health.set_service_status(service, status).await;
+    }
 }

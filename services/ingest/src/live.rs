@@ -14,8 +14,8 @@ use crate::error;
 use crate::metrics::Metrics;
 use crate::waiters::{Waiter, Waiters};
 
-/// Batches that a watcher may be behind before it reads the log instead.
-const BROADCAST_MAX: usize = 1_024;
+/// Batches that a watcher may be behind before it reads the log instead. A batch of a large commit is a megabyte.
+const BROADCAST_MAX: usize = 128;
 /// Events read from the log at once.
 const READ_MAX: u32 = 500;
 
@@ -33,7 +33,11 @@ struct Left;
 impl Live {
     pub(crate) fn new(waiters_max: usize, metrics: Metrics) -> Self {
         let (batches, _) = broadcast::channel(BROADCAST_MAX);
-        Self { batches, waiters: Waiters::new(waiters_max, metrics.waiters.clone()), metrics }
+        Self {
+            batches,
+            waiters: Waiters::new(waiters_max, metrics.waiters.clone()),
+            metrics,
+        }
     }
 
     /// Hands on what the follower gives, until it ends.
@@ -53,7 +57,9 @@ impl Live {
     ///
     /// Error: too many are waiting already.
     pub(crate) fn wait_for(&self, unit: Uuid) -> Result<Waiter, Status> {
-        self.waiters.register(unit).ok_or_else(|| error::overloaded("too many callers wait for units; watch units instead"))
+        self.waiters
+            .register(unit)
+            .ok_or_else(|| error::overloaded("too many callers wait for units; watch units instead"))
     }
 
     /// Sends every event of `kind` after `after` to `out`, in order, until its client leaves. `make`: the message, if it is for this client.
@@ -132,7 +138,10 @@ async fn catch_up<T>(
 ) -> Result<Result<u64, Left>, Status> {
     let mut position = after;
     loop {
-        let (events, reached) = store.events_after(kinds, position, READ_MAX).await.map_err(error::from_store)?;
+        let (events, reached) = store
+            .events_after(kinds, position, READ_MAX)
+            .await
+            .map_err(error::from_store)?;
         // After the events: what retention removed before they were read is below this horizon.
         let head = store.head().await.map_err(error::from_store)?;
         if position < head.horizon {

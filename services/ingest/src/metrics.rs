@@ -37,7 +37,10 @@ impl Metrics {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let seconds = HistogramOpts::new("dray_ingest_call_seconds", "Time from a call to its first answer, by method.");
         let metrics = Self {
-            calls: IntCounterVec::new(Opts::new("dray_ingest_calls_total", "Calls by method and gRPC code."), &["method", "code"])?,
+            calls: IntCounterVec::new(
+                Opts::new("dray_ingest_calls_total", "Calls by method and gRPC code."),
+                &["method", "code"],
+            )?,
             call_seconds: HistogramVec::new(seconds.buckets(CALL_SECONDS.to_vec()), &["method"])?,
             submissions: IntCounterVec::new(
                 Opts::new("dray_ingest_submissions_total", "Submissions by how they ended."),
@@ -45,8 +48,14 @@ impl Metrics {
             )?,
             waiters: IntGauge::new("dray_ingest_waiters", "Callers that wait for a unit.")?,
             streams: IntGauge::new("dray_ingest_streams", "Streams that are open.")?,
-            position: IntGauge::new("dray_ingest_position", "Log position up to which every event has been heard of.")?,
-            read_back: IntCounter::new("dray_ingest_read_back_total", "Event batches read from Postgres: announced late or never.")?,
+            position: IntGauge::new(
+                "dray_ingest_position",
+                "Log position up to which every event has been heard of.",
+            )?,
+            read_back: IntCounter::new(
+                "dray_ingest_read_back_total",
+                "Event batches read from Postgres: announced late or never.",
+            )?,
         };
         registry.register(Box::new(metrics.calls.clone()))?;
         registry.register(Box::new(metrics.call_seconds.clone()))?;
@@ -59,9 +68,14 @@ impl Metrics {
     }
 
     fn on_answer(&self, path: &str, code: &str, began: Instant) {
-        let method = path.strip_prefix("/dray.v1.").filter(|_| code != UNIMPLEMENTED).unwrap_or(OTHER);
+        let method = path
+            .strip_prefix("/dray.v1.")
+            .filter(|_| code != UNIMPLEMENTED)
+            .unwrap_or(OTHER);
         self.calls.with_label_values(&[method, code]).inc();
-        self.call_seconds.with_label_values(&[method]).observe(began.elapsed().as_secs_f64());
+        self.call_seconds
+            .with_label_values(&[method])
+            .observe(began.elapsed().as_secs_f64());
     }
 }
 
@@ -73,7 +87,10 @@ impl<S> Layer<S> for CountCalls {
     type Service = Counted<S>;
 
     fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, metrics: self.0.clone() }
+        Counted {
+            inner,
+            metrics: self.0.clone(),
+        }
     }
 }
 
@@ -104,7 +121,11 @@ where
         Box::pin(async move {
             let response = call.await?;
             // A failure is told in the headers, as there is no body; success comes in the trailers.
-            let code = response.headers().get("grpc-status").and_then(|code| code.to_str().ok()).unwrap_or("0");
+            let code = response
+                .headers()
+                .get("grpc-status")
+                .and_then(|code| code.to_str().ok())
+                .unwrap_or("0");
             metrics.on_answer(&path, code, began);
             Ok(response)
         })

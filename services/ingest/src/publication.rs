@@ -55,7 +55,10 @@ impl Publication {
         let mut violations = Vec::new();
         let mut base = ResourceSliceSpec {
             driver: request.driver.as_str().into(),
-            pool: ResourcePool { name: request.pool.as_str().into(), ..ResourcePool::default() },
+            pool: ResourcePool {
+                name: request.pool.as_str().into(),
+                ..ResourcePool::default()
+            },
             ..ResourceSliceSpec::default()
         };
         match &request.reach {
@@ -82,8 +85,15 @@ impl Publication {
                 violations.push(Violation::duplicate(format!("devices[{index}].name"), name));
             }
         }
-        let pool = PoolId { driver: base.driver.clone(), pool: base.pool.name.clone() };
-        if violations.is_empty() { Ok(Self { pool, base, devices }) } else { Err(violations) }
+        let pool = PoolId {
+            driver: base.driver.clone(),
+            pool: base.pool.name.clone(),
+        };
+        if violations.is_empty() {
+            Ok(Self { pool, base, devices })
+        } else {
+            Err(violations)
+        }
     }
 
     /// Slices as they should be, by object name, without generation.
@@ -95,7 +105,11 @@ impl Publication {
             };
             !device.taints.is_empty() || !device.consumes_counters.is_empty() || device.attributes.values().any(has_list)
         };
-        let per_slice = if self.devices.iter().any(is_advanced) { ADVANCED_DEVICES_MAX } else { DEVICES_MAX };
+        let per_slice = if self.devices.iter().any(is_advanced) {
+            ADVANCED_DEVICES_MAX
+        } else {
+            DEVICES_MAX
+        };
         let prefix = name_prefix(&self.pool, self.base.node_name.as_deref());
         if self.devices.is_empty() {
             // A pool without devices is still there: its driver runs.
@@ -103,7 +117,10 @@ impl Publication {
         }
         let chunks = self.devices.chunks(per_slice).enumerate();
         let specs = chunks.map(|(index, chunk)| {
-            let spec = ResourceSliceSpec { devices: Some(chunk.to_vec()), ..self.base.clone() };
+            let spec = ResourceSliceSpec {
+                devices: Some(chunk.to_vec()),
+                ..self.base.clone()
+            };
             (format!("{prefix}-{index}"), spec)
         });
         (per_slice, specs.collect())
@@ -134,10 +151,17 @@ pub(crate) fn decide(
         if let Some((_, before)) = &before {
             keep_taint_times(&mut spec, &before.spec);
         }
-        let slice: AnyObject = ResourceSlice { metadata: ObjectMeta::named("", &name), spec, ..ResourceSlice::default() }.into();
+        let slice: AnyObject = ResourceSlice {
+            metadata: ObjectMeta::named("", &name),
+            spec,
+            ..ResourceSlice::default()
+        }
+        .into();
         let (uid, op, admitted) = match &before {
             Some((stored, before)) => {
-                let op = Op::Update { expected: Some(stored.sequence) };
+                let op = Op::Update {
+                    expected: Some(stored.sequence),
+                };
                 (stored.uid, op, admission.update(slice, &AnyObject::from(before.clone()), now))
             }
             None => {
@@ -151,7 +175,9 @@ pub(crate) fn decide(
                 puts.push(slices::write(&wanted.pool, &name, uid, op, admitted.body(), "published"));
             }
             Err(errors) => {
-                errors.iter().for_each(|e| add(&mut violations, Violation::new(field(&e.path, index * per_slice), e)));
+                errors
+                    .iter()
+                    .for_each(|e| add(&mut violations, Violation::new(field(&e.path, index * per_slice), e)));
             }
         }
     }
@@ -159,19 +185,35 @@ pub(crate) fn decide(
         return Err(violations);
     }
     if let (true, Some(generation)) = (is_same, old_generation) {
-        return Ok(Decision { generation, n_slices, mutation: None });
+        return Ok(Decision {
+            generation,
+            n_slices,
+            mutation: None,
+        });
     }
     // Deletions first: the last write, which the pool's row refers to, is one of a slice that is there afterwards.
     let mut writes = deletions(&wanted.pool, found.slices.values().map(|(stored, _)| stored), "republished");
     writes.extend(puts);
-    let mutation = slices::mutation(&wanted.pool, writes, found.row.as_ref(), n_slices, wanted.base.node_name.as_deref());
-    Ok(Decision { generation, n_slices, mutation: Some(mutation) })
+    let mutation = slices::mutation(
+        &wanted.pool,
+        writes,
+        found.row.as_ref(),
+        n_slices,
+        wanted.base.node_name.as_deref(),
+    );
+    Ok(Decision {
+        generation,
+        n_slices,
+        mutation: Some(mutation),
+    })
 }
 
 /// The removal of these slices.
 pub(crate) fn deletions<'s>(pool: &PoolId, gone: impl IntoIterator<Item = &'s Stored>, cause: &str) -> Vec<Write> {
     let delete = |stored: &Stored| {
-        let op = Op::Delete { expected: Some(stored.sequence) };
+        let op = Op::Delete {
+            expected: Some(stored.sequence),
+        };
         slices::write(pool, &stored.name, stored.uid, op, stored.body.clone(), cause)
     };
     gone.into_iter().map(delete).collect()
@@ -182,17 +224,33 @@ pub(crate) fn deletions<'s>(pool: &PoolId, gone: impl IntoIterator<Item = &'s St
 fn name_prefix(pool: &PoolId, node: Option<&str>) -> String {
     let digest = Sha256::digest(format!("{}\0{}\0{}", pool.driver, pool.pool, node.unwrap_or_default()));
     let digest: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
-    let safe = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let readable: String = format!("{}-{}", pool.driver, pool.pool).chars().map(safe).take(READABLE_MAX).collect();
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let readable: String = format!("{}-{}", pool.driver, pool.pool)
+        .chars()
+        .map(safe)
+        .take(READABLE_MAX)
+        .collect();
     let readable = readable.trim_matches('-');
-    if readable.is_empty() { format!("pool-{digest}") } else { format!("{readable}-{digest}") }
+    if readable.is_empty() {
+        format!("pool-{digest}")
+    } else {
+        format!("{readable}-{digest}")
+    }
 }
 
 /// A taint that stays keeps its time: publishing it again must not restart tolerations.
 fn keep_taint_times(spec: &mut ResourceSliceSpec, before: &ResourceSliceSpec) {
     let before: BTreeMap<&str, &Device> = before.devices().iter().map(|device| (device.name.as_str(), device)).collect();
     for device in spec.devices.iter_mut().flatten() {
-        let Some(before) = before.get(device.name.as_str()) else { continue };
+        let Some(before) = before.get(device.name.as_str()) else {
+            continue;
+        };
         for taint in device.taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
             let same = |old: &&resource_api::taint::DeviceTaint| {
                 (&old.key, &old.value, &old.effect) == (&taint.key, &taint.value, &taint.effect)
@@ -204,14 +262,21 @@ fn keep_taint_times(spec: &mut ResourceSliceSpec, before: &ResourceSliceSpec) {
 
 /// Equal but for generation and count.
 fn is_same_content(slice: &AnyObject, before: &ResourceSliceSpec) -> bool {
-    let AnyObject::ResourceSlice(slice) = slice else { return false };
+    let AnyObject::ResourceSlice(slice) = slice else {
+        return false;
+    };
     let pool = before.pool.clone();
-    ResourceSliceSpec { pool, ..slice.spec.clone() } == *before
+    ResourceSliceSpec {
+        pool,
+        ..slice.spec.clone()
+    } == *before
 }
 
 /// Where a slice's field is in the request. `first`: the place of the slice's first device.
 fn field(path: &str, first: usize) -> String {
-    let Some(path) = path.strip_prefix("spec.") else { return path.to_owned() };
+    let Some(path) = path.strip_prefix("spec.") else {
+        return path.to_owned();
+    };
     if let Some((index, rest)) = path.strip_prefix("devices[").and_then(|rest| rest.split_once(']'))
         && let Ok(index) = index.parse::<usize>()
     {

@@ -19,7 +19,9 @@ pub(crate) struct Found {
 pub(crate) fn at_once(found: &Found, trace: Option<&Arc<str>>) -> Mutation {
     let objects = found.claims.iter().chain([&found.stored]);
     let write = |object: &Stored| Write {
-        op: Op::Delete { expected: Some(object.sequence) },
+        op: Op::Delete {
+            expected: Some(object.sequence),
+        },
         cause: Some("deleted".into()),
         ..unchanged(object, trace)
     };
@@ -42,9 +44,20 @@ pub(crate) fn once_unprepared(found: &Found, now: Time, trace: Option<&Arc<str>>
     let mut unit = found.unit.clone();
     unit.metadata.deletion_timestamp.get_or_insert(now);
     unit.status.phase = UnitPhase::Releasing;
-    let queue = UnitQueue { home_shard: unit.spec.home_shard, priority: unit.spec.priority, pending: false };
-    writes.push(Write { queue: Some(queue), ..marked(&found.stored, serde_json::to_string(&unit)?, trace) });
-    Ok(Mutation { writes, releases: releases(found, ReleaseMode::Drain), ..Mutation::default() })
+    let queue = UnitQueue {
+        home_shard: unit.spec.home_shard,
+        priority: unit.spec.priority,
+        pending: false,
+    };
+    writes.push(Write {
+        queue: Some(queue),
+        ..marked(&found.stored, serde_json::to_string(&unit)?, trace)
+    });
+    Ok(Mutation {
+        writes,
+        releases: releases(found, ReleaseMode::Drain),
+        ..Mutation::default()
+    })
 }
 
 fn releases(found: &Found, mode: ReleaseMode) -> Vec<Release> {
@@ -53,7 +66,9 @@ fn releases(found: &Found, mode: ReleaseMode) -> Vec<Release> {
 
 fn marked(object: &Stored, body: String, trace: Option<&Arc<str>>) -> Write {
     Write {
-        op: Op::Update { expected: Some(object.sequence) },
+        op: Op::Update {
+            expected: Some(object.sequence),
+        },
         body: body.into(),
         cause: Some("deleted; the node has to let go".into()),
         ..unchanged(object, trace)
@@ -66,7 +81,9 @@ fn unchanged(object: &Stored, trace: Option<&Arc<str>>) -> Write {
         namespace: object.namespace.clone(),
         name: object.name.clone(),
         uid: object.uid,
-        op: Op::Update { expected: Some(object.sequence) },
+        op: Op::Update {
+            expected: Some(object.sequence),
+        },
         body: object.body.clone(),
         queue: None,
         part_of: None,

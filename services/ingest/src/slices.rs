@@ -32,7 +32,13 @@ pub(crate) fn write(pool: &PoolId, name: &str, uid: Uuid, op: Op, body: Arc<str>
 /// The mutation of `writes`, all of one pool, which then has `n_slices` slices and is tied to `node` (if to any).
 ///
 /// `before`: the pool's row as read; if it moved on meanwhile, the mutation loses.
-pub(crate) fn mutation(pool: &PoolId, writes: Vec<Write>, before: Option<&PoolRow>, n_slices: usize, node: Option<&str>) -> Mutation {
+pub(crate) fn mutation(
+    pool: &PoolId,
+    writes: Vec<Write>,
+    before: Option<&PoolRow>,
+    n_slices: usize,
+    node: Option<&str>,
+) -> Mutation {
     let last = writes.len().saturating_sub(1);
     Mutation {
         writes,

@@ -80,18 +80,28 @@ pub(crate) fn prepare(
     }
     let mut violations = Vec::new();
     let mut mutation = Mutation::default();
-    let mut answer = Answer { unit_uid: fresh(), claim_uids: Vec::new(), claim_names: Vec::new() };
+    let mut answer = Answer {
+        unit_uid: fresh(),
+        claim_uids: Vec::new(),
+        claim_names: Vec::new(),
+    };
     let mut digest = RequestDigest::new(request.priority);
     for (index, template) in request.claims.iter().enumerate() {
         let uid = fresh();
-        let name = if template.name.is_empty() { format!("{}-{index}", answer.unit_uid) } else { template.name.clone() };
+        let name = if template.name.is_empty() {
+            format!("{}-{index}", answer.unit_uid)
+        } else {
+            template.name.clone()
+        };
         match claim_of(request, template, &name, answer.unit_uid) {
             Ok(claim) => {
                 digest.add(template, &claim.spec);
                 match admission.create(claim.into(), uid, arrival.now) {
                     Ok(admitted) => mutation.writes.push(creation(&admitted, uid, None, arrival)),
                     Err(errors) => {
-                        errors.iter().for_each(|e| add(&mut violations, Violation::new(claim_field(index, &e.path), e)));
+                        errors
+                            .iter()
+                            .for_each(|e| add(&mut violations, Violation::new(claim_field(index, &e.path), e)));
                     }
                 }
             }
@@ -100,10 +110,18 @@ pub(crate) fn prepare(
         answer.claim_uids.push(uid);
         answer.claim_names.push(name);
     }
-    let queue = UnitQueue { home_shard: home_shard(answer.unit_uid), priority: request.priority, pending: true };
+    let queue = UnitQueue {
+        home_shard: home_shard(answer.unit_uid),
+        priority: request.priority,
+        pending: true,
+    };
     match admission.create(unit_of(request, &answer).into(), answer.unit_uid, arrival.now) {
-        Ok(admitted) => mutation.writes.push(creation(&admitted, answer.unit_uid, Some(queue), arrival)),
-        Err(errors) => errors.iter().for_each(|e| add(&mut violations, Violation::new(unit_field(&e.path), e))),
+        Ok(admitted) => mutation
+            .writes
+            .push(creation(&admitted, answer.unit_uid, Some(queue), arrival)),
+        Err(errors) => errors
+            .iter()
+            .for_each(|e| add(&mut violations, Violation::new(unit_field(&e.path), e))),
     }
     if !violations.is_empty() {
         return Err(violations);
@@ -127,23 +145,43 @@ fn claim_of(request: &SubmitRequest, template: &ClaimTemplate, name: &str, unit:
     let mut annotations: BTreeMap<_, _> = template.annotations.clone().into_iter().collect();
     annotations.insert(UNIT_ANNOTATION.to_owned(), unit.to_string());
     let labels = template.labels.clone().into_iter().collect();
-    let metadata = ObjectMeta { labels, annotations, ..ObjectMeta::named(&request.namespace, name) };
-    Ok(ResourceClaim { metadata, spec, ..ResourceClaim::default() })
+    let metadata = ObjectMeta {
+        labels,
+        annotations,
+        ..ObjectMeta::named(&request.namespace, name)
+    };
+    Ok(ResourceClaim {
+        metadata,
+        spec,
+        ..ResourceClaim::default()
+    })
 }
 
 fn unit_of(request: &SubmitRequest, answer: &Answer) -> Unit {
     let claims = answer.claim_names.iter().zip(&answer.claim_uids);
     // A unit whose caller has no id for it goes by its own.
-    let client_id = if request.client_id.is_empty() { answer.unit_uid.to_string() } else { request.client_id.clone() };
+    let client_id = if request.client_id.is_empty() {
+        answer.unit_uid.to_string()
+    } else {
+        request.client_id.clone()
+    };
     Unit {
         metadata: ObjectMeta::named(&request.namespace, answer.unit_uid.to_string()),
         spec: UnitSpec {
             client_id,
             priority: request.priority,
             home_shard: home_shard(answer.unit_uid),
-            claims: claims.map(|(name, uid)| UnitClaim { name: name.clone(), uid: Uid(*uid) }).collect(),
+            claims: claims
+                .map(|(name, uid)| UnitClaim {
+                    name: name.clone(),
+                    uid: Uid(*uid),
+                })
+                .collect(),
         },
-        status: UnitStatus { phase: UnitPhase::Pending, ..UnitStatus::default() },
+        status: UnitStatus {
+            phase: UnitPhase::Pending,
+            ..UnitStatus::default()
+        },
         ..Unit::default()
     }
 }
@@ -165,7 +203,10 @@ fn creation(admitted: &Admitted, uid: Uuid, queue: Option<UnitQueue>, arrival: &
 }
 
 fn at(index: usize, violation: Violation) -> Violation {
-    Violation { field: format!("claims[{index}].{}", violation.field), ..violation }
+    Violation {
+        field: format!("claims[{index}].{}", violation.field),
+        ..violation
+    }
 }
 
 /// Where a claim's field is in the request.
@@ -182,6 +223,8 @@ fn unit_field(path: &str) -> String {
     match path {
         "metadata.namespace" => "namespace".to_owned(),
         "spec.clientId" => "client_id".to_owned(),
+        // Two claims of one name.
+        path if path.starts_with("spec.claims[") && path.ends_with(']') => format!("{}.name", &path["spec.".len()..]),
         path => path.strip_prefix("spec.").unwrap_or(path).to_owned(),
     }
 }

@@ -15,23 +15,39 @@ pub(crate) struct Violation {
 impl Violation {
     /// An object's broken rule; `field` is where its path is in the request.
     pub(crate) fn new(field: impl Into<String>, error: &FieldError) -> Self {
-        Self { field: field.into(), description: error.message(), reason: error.cause_reason() }
+        Self {
+            field: field.into(),
+            description: error.message(),
+            reason: error.cause_reason(),
+        }
     }
 
     /// A value that cannot be read or breaks a rule of the request.
     pub(crate) fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { field: field.into(), description: description.into(), reason: ErrorKind::Invalid.cause_reason() }
+        Self {
+            field: field.into(),
+            description: description.into(),
+            reason: ErrorKind::Invalid.cause_reason(),
+        }
     }
 
     /// A value that is missing.
     pub(crate) fn required(field: impl Into<String>) -> Self {
-        Self { field: field.into(), description: "Required value".to_owned(), reason: ErrorKind::Required.cause_reason() }
+        Self {
+            field: field.into(),
+            description: "Required value".to_owned(),
+            reason: ErrorKind::Required.cause_reason(),
+        }
     }
 
     /// A value that an earlier one has.
     pub(crate) fn duplicate(field: impl Into<String>, value: &str) -> Self {
         let description = format!("Duplicate value: {value:?}");
-        Self { field: field.into(), description, reason: ErrorKind::Duplicate.cause_reason() }
+        Self {
+            field: field.into(),
+            description,
+            reason: ErrorKind::Duplicate.cause_reason(),
+        }
     }
 }
 

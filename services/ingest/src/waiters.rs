@@ -38,7 +38,13 @@ pub(crate) struct Waiter {
 impl Waiters {
     /// Room for `waiters_max` callers; their number is shown in `n_waiting`.
     pub(crate) fn new(waiters_max: usize, n_waiting: IntGauge) -> Self {
-        Self { shared: Arc::new(Shared { waiting: Mutex::default(), waiters_max, n_waiting }) }
+        Self {
+            shared: Arc::new(Shared {
+                waiting: Mutex::default(),
+                waiters_max,
+                n_waiting,
+            }),
+        }
     }
 
     /// Registers interest in the unit's next settling event; `None` if too many wait already.
@@ -53,7 +59,12 @@ impl Waiters {
         waiting.n_waiting += 1;
         waiting.by_unit.entry(unit).or_default().push((id, sender));
         self.shared.n_waiting.inc();
-        Some(Waiter { waiters: self.clone(), unit, id, settled })
+        Some(Waiter {
+            waiters: self.clone(),
+            unit,
+            id,
+            settled,
+        })
     }
 
     /// Tells those who wait for these units.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chassis::Backoff;
 use resource_api::{Sequence, Uid};
 use rpc::dray::v1 as pb;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocation::{Allocation, AllocationKey, GivenDevice};
@@ -83,13 +83,19 @@ pub(crate) struct Identity {
     pub(crate) agent_id: String,
     /// New after each loss of the local state.
     pub(crate) epoch: String,
-    pub(crate) nodes: Vec<pb::AgentNode>,
+    /// May grow: then everything is registered, and the list begun, again.
+    pub(crate) nodes: watch::Receiver<Vec<pb::AgentNode>>,
+}
+
+/// Nodes that never change.
+pub(crate) fn fixed(nodes: Vec<pb::AgentNode>) -> watch::Receiver<Vec<pb::AgentNode>> {
+    watch::Sender::new(nodes).subscribe()
 }
 
 /// Registers and follows until `stop`, again after each failure. `acted_on`: the position to start from at least.
 pub(crate) async fn follow(
     server: Server,
-    identity: Identity,
+    mut identity: Identity,
     acted_on: Sequence,
     updates: mpsc::Sender<Update>,
     stop: CancellationToken,
@@ -100,14 +106,14 @@ pub(crate) async fn follow(
         let followed = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            followed = follow_once(&server, &identity, &mut position, &updates, &mut backoff) => followed,
+            followed = follow_once(&server, &mut identity, &mut position, &updates, &mut backoff) => followed,
         };
         match followed {
             Err(FollowError::Gone) => return,
             Err(error) => {
                 tracing::warn!(error = %error, attempt = backoff.failures(), "cannot follow what is wanted on this node; trying again");
             }
-            Ok(()) => tracing::debug!("the server ended the stream; opening it again"),
+            Ok(()) => tracing::debug!("the stream ended, or there are more nodes; opening it again"),
         }
         let wait = backoff.next_wait(&mut rand::rng());
         tokio::select! {
@@ -130,45 +136,88 @@ enum FollowError {
 
 async fn follow_once(
     server: &Server,
-    identity: &Identity,
+    identity: &mut Identity,
     position: &mut Sequence,
     updates: &mpsc::Sender<Update>,
     backoff: &mut Backoff,
 ) -> Result<(), FollowError> {
+    // Of no nodes there is nothing to ask.
+    while identity.nodes.borrow_and_update().is_empty() {
+        more(&mut identity.nodes).await;
+    }
     register(server, identity).await?;
     let mut stream = server.desired(&identity.agent_id).await.map_err(Box::new)?;
-    let mut list = Some(Desired::default());
-    while let Some(message) = stream.message().await.map_err(Box::new)? {
-        let complete = message.synced;
-        let part = read(message);
-        let update = match list.take() {
-            None => Update::Changes(part),
-            Some(mut begun) => {
-                begun.position = begun.position.max(part.position);
-                begun.wishes.extend(part.wishes);
-                if !complete {
-                    list = Some(begun);
-                    continue;
-                }
-                Update::List(begun)
-            }
+    let mut reading = Reading::new(*position);
+    loop {
+        // A list that began is read to its end, so that nodes that keep coming do not keep everything from being known.
+        let message = tokio::select! {
+            message = stream.message() => message.map_err(Box::new)?,
+            () = more(&mut identity.nodes), if reading.list.is_none() => return Ok(()),
         };
-        let (Update::List(content) | Update::Changes(content)) = &update;
-        if content.position < *position {
+        let Some(message) = message else { return Ok(()) };
+        if let Some(update) = reading.take(message.synced, read(message))? {
+            backoff.reset();
+            *position = reading.position;
+            updates.send(update).await.map_err(|_| FollowError::Gone)?;
+        }
+    }
+}
+
+/// Messages of one stream on their way to become updates. Pure.
+struct Reading {
+    /// The newest position that was acted upon.
+    position: Sequence,
+    /// The list as far as it has come; `None` once it is complete.
+    list: Option<Desired>,
+}
+
+impl Reading {
+    fn new(position: Sequence) -> Self {
+        Self {
+            position,
+            list: Some(Desired::default()),
+        }
+    }
+
+    /// The update that `part` makes; `Stale` if it completes a list that is older than what was acted upon.
+    ///
+    /// Changes that are older are left out, and nothing is lost: the server begins its changes a little before the list,
+    /// so the list has them, and whatever happened later comes as a change of its own.
+    fn take(&mut self, synced: bool, part: Desired) -> Result<Option<Update>, FollowError> {
+        let Some(mut begun) = self.list.take() else {
+            if part.position < self.position {
+                return Ok(None);
+            }
+            self.position = part.position;
+            return Ok(Some(Update::Changes(part)));
+        };
+        begun.position = begun.position.max(part.position);
+        begun.wishes.extend(part.wishes);
+        if !synced {
+            self.list = Some(begun);
+            return Ok(None);
+        }
+        if begun.position < self.position {
             return Err(FollowError::Stale {
-                found: content.position,
-                acted_on: *position,
+                found: begun.position,
+                acted_on: self.position,
             });
         }
-        backoff.reset();
-        *position = content.position;
-        updates.send(update).await.map_err(|_| FollowError::Gone)?;
+        self.position = begun.position;
+        Ok(Some(Update::List(begun)))
     }
-    Ok(())
+}
+
+/// Waits for the set of nodes to change; forever if it never will.
+async fn more(nodes: &mut watch::Receiver<Vec<pb::AgentNode>>) {
+    if nodes.changed().await.is_err() {
+        std::future::pending().await
+    }
 }
 
 async fn register(server: &Server, identity: &Identity) -> Result<(), FollowError> {
-    for nodes in identity.nodes.chunks(NODES_PER_CALL) {
+    let nodes = identity.nodes.borrow().clone();
+    for nodes in nodes.chunks(NODES_PER_CALL) {
         let request = pb::RegisterAgentsRequest {
             agent_id: identity.agent_id.clone(),
             epoch: identity.epoch.clone(),
@@ -221,3 +270,6 @@ fn read(message: pb::DesiredClaims) -> Desired {
         wishes: wishes.collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,9 @@
 //! Fleet mode: one process stands for thousands of nodes, for load tests and demonstrations.
 //!
-//! It registers all nodes as one agent, publishes a pool per node, prepares in memory after a set time, and reports in
+//! Its nodes are made up, or those of the pools that others publish ([`Follow`]). It registers them as one agent, publishes a pool per node, prepares in memory after a set time, and reports in
 //! batches. It has no sockets and no state on disk: what it prepared is gone with it, so after a restart nothing is prepared.
+
+mod follow;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,6 +28,9 @@ use crate::report::{self, Outbox};
 use crate::server::Server;
 use crate::sim_driver::{cdi_id, devices};
 use crate::{AgentError, join, server_at};
+use follow::Follower;
+
+pub use follow::Follow;
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_CAP: Duration = Duration::from_secs(10);
@@ -44,6 +49,8 @@ pub struct Config {
     /// How many nodes; they are called `<prefix>-00000` and so on.
     pub nodes: u32,
     pub node_prefix: String,
+    /// The nodes of published pools as well.
+    pub follow: Option<Follow>,
     /// Labels of every node.
     pub labels: BTreeMap<String, String>,
     /// The driver of all pools.
@@ -68,6 +75,7 @@ impl Config {
             server: server.into(),
             nats_url: nats_url.into(),
             nodes,
+            follow: None,
             labels: BTreeMap::new(),
             driver: "gpu.dray.example".into(),
             devices_per_node: 8,
@@ -159,12 +167,12 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AgentError> 
         prepared,
         progress,
     } = deps;
-    let nodes: Vec<NodeConfig> = (0..config.nodes).map(|index| config.node(index)).collect();
+    let nodes = watch::Sender::new((0..config.nodes).map(|index| config.node(index).message()).collect());
     let identity = Identity {
         agent_id: config.id.clone(),
         // Nothing outlives the process.
         epoch: Uuid::now_v7().to_string(),
-        nodes: nodes.iter().map(NodeConfig::message).collect(),
+        nodes: nodes.subscribe(),
     };
     let (updates, updated) = mpsc::channel(UPDATES_MAX);
     let mut tasks = JoinSet::new();
@@ -184,8 +192,18 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AgentError> 
         progress,
     };
     tasks.spawn(fleet.run(updated, stop.clone()));
+    if let Some(follow) = config.follow.clone() {
+        let follower = Follower {
+            server: server.clone(),
+            follow,
+            labels: config.labels.clone(),
+            nodes: nodes.clone(),
+        };
+        tasks.spawn(follower.run(stop.clone()));
+    }
     let ended = join(tasks, stop).await;
-    give_back(&server, &config.id, &nodes).await;
+    let names = nodes.borrow().iter().map(|node: &pb::AgentNode| node.name.clone()).collect();
+    give_back(&server, &config.id, names).await;
     bus.close().await;
     ended
 }
@@ -216,10 +234,9 @@ async fn publish(server: &Server, pool: pb::PublishPoolRequest) {
     }
 }
 
-async fn give_back(server: &Server, id: &str, nodes: &[NodeConfig]) {
-    for nodes in nodes.chunks(NODES_PER_CALL) {
-        let names = nodes.iter().map(|node| node.name.clone()).collect();
-        if let Err(status) = server.deregister(id, names).await {
+async fn give_back(server: &Server, id: &str, names: Vec<String>) {
+    for names in names.chunks(NODES_PER_CALL) {
+        if let Err(status) = server.deregister(id, names.to_vec()).await {
             tracing::info!(code = %status.code(), message = status.message(), "nodes stay registered");
             return;
         }
@@ -358,7 +375,7 @@ impl Nodes {
                     driver: device.driver.to_string(),
                     pool: device.pool.to_string(),
                     device: device.device.to_string(),
-                    cdi_device_ids: vec![cdi_id(&device.device)],
+                    cdi_device_ids: vec![cdi_id(&device.driver, &device.pool, &device.device)],
                     request_names: vec![device.request.split('/').next().unwrap_or_default().to_owned()],
                 });
                 let report = report::plain(key, &wish.allocation.node, ClaimState::Prepared, devices.collect());

@@ -137,7 +137,7 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AgentError> 
     let identity = Identity {
         agent_id: config.id.clone(),
         epoch: state.epoch.clone(),
-        nodes: vec![config.node.message()],
+        nodes: desired::fixed(vec![config.node.message()]),
     };
     let (updates, updated) = mpsc::channel(UPDATES_MAX);
     let agent = Agent {

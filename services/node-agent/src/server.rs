@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The list of a large fleet comes in messages above gRPC's own 4 MiB.
+/// The list of a large fleet, and a page of slices, come in messages above gRPC's own 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Ingest, as agents use it; cheap to clone. Connects when it is used and again when it was lost.
@@ -75,11 +75,46 @@ impl Server {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let mut objects = ObjectsClient::new(self.channel.clone());
+        let mut objects = self.objects();
         objects
             .get(within(request))
             .await
             .map(|object| object.into_inner().json.to_vec())
+    }
+
+    /// Hands all objects of a kind to `each`, page by page. Returns the sequence from which on changes may be missing.
+    pub(crate) async fn list(&self, kind: &str, mut each: impl FnMut(pb::Object)) -> Result<u64, Status> {
+        let mut request = pb::ListObjectsRequest {
+            kind: kind.to_owned(),
+            ..pb::ListObjectsRequest::default()
+        };
+        let mut first = None;
+        loop {
+            let page = self.objects().list(within(request.clone())).await?.into_inner();
+            page.objects.into_iter().for_each(&mut each);
+            let sequence = *first.get_or_insert(page.sequence);
+            if page.next_page_token.is_empty() {
+                return Ok(sequence);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    /// Opens the stream of a kind's changes after `sequence`.
+    pub(crate) async fn watch(&self, kind: &str, sequence: u64) -> Result<Streaming<pb::Event>, Status> {
+        let request = pb::WatchObjectsRequest {
+            kind: kind.to_owned(),
+            after_sequence: sequence,
+            ..pb::WatchObjectsRequest::default()
+        };
+        let mut objects = self.objects();
+        let opened = tokio::time::timeout(CALL_TIMEOUT, objects.watch(request)).await;
+        let opened = opened.map_err(|_| Status::deadline_exceeded("the stream was not opened in time"))?;
+        opened.map(tonic::Response::into_inner)
+    }
+
+    fn objects(&self) -> ObjectsClient<Channel> {
+        ObjectsClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     fn agents(&self) -> AgentsClient<Channel> {

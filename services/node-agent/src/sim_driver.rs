@@ -1,7 +1,7 @@
 //! A driver without devices, for demonstrations, load and tests: it registers, prepares and publishes like a real one.
 //!
 //! It speaks the kubelet's plugin API on real sockets, reads each claim from the server before preparing it (as drivers do
-//! that are built on upstream's library), and names devices `dray.example/gpu=<device>`. Prepared claims may be kept on disk.
+//! that are built on upstream's library), and names devices `<driver>/gpu=<pool>-<device>`. Prepared claims may be kept on disk.
 
 mod service;
 mod store;

@@ -144,7 +144,7 @@ pub(crate) fn cells(event: &Event) -> [String; 6] {
 
 /// Fixed widths: events are shown one by one, as they come.
 fn line([sequence, time, operation, object, writer, cause]: [String; 6]) -> String {
-    format!("{sequence:>9}  {time:<24}  {operation:<8}  {object:<60}  {writer:<12}  {cause}")
+    format!("{sequence:>9}  {time:<24}  {operation:<8}  {object:<58}  {writer:<20}  {cause}")
         .trim_end()
         .to_owned()
 }

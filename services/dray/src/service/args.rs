@@ -17,12 +17,6 @@ pub(crate) struct ServiceArgs {
     /// A TOML file of settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// NATS.
-    #[arg(long, env = "DRAY_NATS_URL", value_name = "URL", hide_env_values = true)]
-    nats_url: Option<String>,
-    /// Name of this process among its peers; made up if left out.
-    #[arg(long, env = "DRAY_ID", value_name = "NAME")]
-    id: Option<String>,
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, env = "DRAY_HEALTH_LISTEN", value_name = "ADDRESS")]
     health_listen: Option<SocketAddr>,
@@ -34,15 +28,45 @@ pub(crate) struct ServiceArgs {
     stop_with_stdin: bool,
 }
 
-/// The flags of a service that uses the database.
+/// The flags of a service that talks with others over NATS.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct BusArgs {
+    /// NATS.
+    #[arg(long, env = "DRAY_NATS_URL", value_name = "URL", hide_env_values = true)]
+    nats_url: Option<String>,
+    /// Name of this process among its peers; made up if left out.
+    #[arg(long, env = "DRAY_ID", value_name = "NAME")]
+    id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: ServiceArgs,
+}
+
+impl BusArgs {
+    pub(crate) fn flags(&self) -> Flags {
+        vec![("nats-url", self.nats_url.clone()), ("id", self.id.clone())]
+    }
+}
+
+/// The flags of a service that also uses the database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DatabaseServiceArgs {
     /// Postgres.
     #[arg(long, env = "DRAY_DATABASE_URL", value_name = "URL", hide_env_values = true)]
-    pub(crate) database_url: Option<String>,
+    database_url: Option<String>,
     #[command(flatten)]
-    pub(crate) common: ServiceArgs,
+    pub(crate) bus: BusArgs,
 }
+
+impl DatabaseServiceArgs {
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = self.bus.flags();
+        flags.push(("database-url", self.database_url.clone()));
+        flags
+    }
+}
+
+/// Keys of settings with the values that flags gave them.
+pub(crate) type Flags = Vec<(&'static str, Option<String>)>;
 
 fn key_and_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("the form is KEY=VALUE")?;
@@ -62,13 +86,13 @@ pub(crate) trait Settings: DeserializeOwned + Validate {
 }
 
 /// Loads the settings and runs `serve` until it ends or a stop is asked for.
-pub(crate) fn run<S, F, Fut>(service: &Service, args: ServiceArgs, more: &[(&str, Option<String>)], serve: F) -> ExitCode
+pub(crate) fn run<S, F, Fut>(service: &Service, args: ServiceArgs, flags: Flags, serve: F) -> ExitCode
 where
     S: Settings,
     F: FnOnce(S, Parts) -> Fut,
     Fut: Future<Output = Result<(), AnyError>>,
 {
-    let settings: S = match load(&sources(service, &args, more)) {
+    let settings: S = match load(&sources(service, &args, flags)) {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("dray {}: {error}", service.name);
@@ -85,17 +109,10 @@ where
 }
 
 /// Flags are handed over as environment variables that come last.
-fn sources(service: &Service, args: &ServiceArgs, more: &[(&str, Option<String>)]) -> Sources {
+fn sources(service: &Service, args: &ServiceArgs, mut flags: Flags) -> Sources {
     let mut sources = Sources::of_process(service.name, service.defaults, args.config.clone());
-    let flags = [
-        ("nats-url", args.nats_url.clone()),
-        ("id", args.id.clone()),
-        ("chassis.health-listen", args.health_listen.map(|address| address.to_string())),
-    ];
-    let flags = flags
-        .iter()
-        .chain(more)
-        .filter_map(|(key, value)| Some((*key, value.clone()?)));
+    flags.push(("chassis.health-listen", args.health_listen.map(|address| address.to_string())));
+    let flags = flags.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let set = args.set.iter().map(|(key, value)| (key.as_str(), value.clone()));
     for (key, value) in flags.chain(set) {
         sources.environment.push((variable(service.name, key), value));
@@ -119,6 +136,11 @@ fn stop_with_stdin(stop: CancellationToken) {
     if let Err(error) = std::thread::Builder::new().name("stdin".to_owned()).spawn(watch) {
         tracing::warn!(%error, "cannot watch standard input; this process may outlive its parent");
     }
+}
+
+/// A folder as the value of a setting.
+pub(crate) fn path(path: Option<PathBuf>) -> Option<String> {
+    path.map(|path| path.display().to_string())
 }
 
 /// `id`, or a name that nobody else has.
@@ -157,14 +179,13 @@ pub(crate) fn check_bus(health: &Health, bus: &bus::Bus) {
     let connected = bus.connected();
     health.add_check("nats", move || {
         let is_connected = *connected.borrow();
-        async move {
-            if is_connected {
-                Ok(())
-            } else {
-                Err("not connected".to_owned())
-            }
-        }
+        async move { ready_if(is_connected, "not connected") }
     });
+}
+
+/// The answer of a readiness check.
+pub(crate) fn ready_if(is_ready: bool, otherwise: &str) -> Result<(), String> {
+    if is_ready { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 
 #[cfg(test)]

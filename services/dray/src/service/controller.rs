@@ -56,7 +56,8 @@ impl args::Settings for Settings {
 
 /// Runs a controller until it is stopped.
 pub(crate) fn run(args: DatabaseServiceArgs) -> ExitCode {
-    args::run(&SERVICE, args.common, &[("database-url", args.database_url)], serve)
+    let flags = args.flags();
+    args::run(&SERVICE, args.bus.common, flags, serve)
 }
 
 async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {

@@ -51,9 +51,9 @@ impl args::Settings for Settings {
 
 /// Runs an ingest until it is stopped.
 pub(crate) fn run(args: IngestArgs) -> ExitCode {
-    let listen = args.listen.map(|address| address.to_string());
-    let DatabaseServiceArgs { database_url, common } = args.database;
-    args::run(&SERVICE, common, &[("database-url", database_url), ("listen", listen)], serve)
+    let mut flags = args.database.flags();
+    flags.push(("listen", args.listen.map(|address| address.to_string())));
+    args::run(&SERVICE, args.database.bus.common, flags, serve)
 }
 
 async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {

@@ -1,13 +1,15 @@
-//! `dray node-agent`.
+//! `dray node-agent`: the agent of one node, or a fleet that stands for many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use chassis::config::Validate;
 use chassis::{AnyError, ChassisConfig, Parts};
+use node_agent::fleet;
 
-use super::args::{self, Service, ServiceArgs, missing};
+use super::args::{self, BusArgs, Service, id_or_new, missing, path};
 
 const SERVICE: Service = Service {
     name: "node-agent",
@@ -29,8 +31,14 @@ pub(crate) struct NodeAgentArgs {
     /// Where the agent keeps what it must not forget.
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
+    /// Stand for so many made-up nodes instead of one real one.
+    #[arg(long, value_name = "N", conflicts_with_all = ["node", "plugins_registry", "state_dir"])]
+    fleet_nodes: Option<u32>,
+    /// Stand for every node that a published pool names.
+    #[arg(long, conflicts_with_all = ["node", "plugins_registry", "state_dir"])]
+    fleet_follow: bool,
     #[command(flatten)]
-    common: ServiceArgs,
+    bus: BusArgs,
 }
 
 /// See `node_agent.toml`.
@@ -43,6 +51,7 @@ struct Settings {
     plugins_registry: PathBuf,
     state_dir: PathBuf,
     node: NodeSettings,
+    fleet: FleetSettings,
     chassis: ChassisConfig,
 }
 
@@ -52,16 +61,53 @@ struct Settings {
 struct NodeSettings {
     name: String,
     unschedulable: bool,
+    #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+/// Many nodes in one process, without sockets and devices.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct FleetSettings {
+    nodes: u32,
+    node_prefix: String,
+    follow: bool,
+    follow_drivers: BTreeSet<String>,
+    driver: String,
+    devices_per_node: u32,
+    models: Vec<String>,
+    #[serde(with = "humantime_serde")]
+    prepare_latency: Duration,
+    publishes_at_once: usize,
+}
+
+impl FleetSettings {
+    fn is_wanted(&self) -> bool {
+        self.nodes > 0 || self.follow
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = missing(&[("fleet.node-prefix", &self.node_prefix)]);
+        for driver in self.follow_drivers.iter().chain([&self.driver]) {
+            if let Err(error) = driver.parse::<resource_api::DriverName>() {
+                problems.push(format!("a driver of the fleet: {error}"));
+            }
+        }
+        if self.publishes_at_once == 0 {
+            problems.push("fleet.publishes-at-once must be at least 1".to_owned());
+        }
+        problems
+    }
 }
 
 impl Validate for Settings {
     fn problems(&self) -> Vec<String> {
-        missing(&[
-            ("node.name", &self.node.name),
-            ("server", &self.server),
-            ("nats-url", &self.nats_url),
-        ])
+        let own = if self.fleet.is_wanted() {
+            self.fleet.problems()
+        } else {
+            missing(&[("node.name", &self.node.name)])
+        };
+        [own, missing(&[("server", &self.server), ("nats-url", &self.nats_url)])].concat()
     }
 }
 
@@ -73,17 +119,55 @@ impl args::Settings for Settings {
 
 /// Runs a node agent until it is stopped.
 pub(crate) fn run(args: NodeAgentArgs) -> ExitCode {
-    let path = |path: Option<PathBuf>| path.map(|path| path.display().to_string());
-    let flags = [
+    let mut flags = args.bus.flags();
+    flags.extend([
         ("node.name", args.node),
         ("server", args.server),
         ("plugins-registry", path(args.plugins_registry)),
         ("state-dir", path(args.state_dir)),
-    ];
-    args::run(&SERVICE, args.common, &flags, serve)
+        ("fleet.nodes", args.fleet_nodes.map(|nodes| nodes.to_string())),
+        ("fleet.follow", args.fleet_follow.then(|| "true".to_owned())),
+    ]);
+    args::run(&SERVICE, args.bus.common, flags, serve)
 }
 
 async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
+    if settings.fleet.is_wanted() {
+        serve_fleet(settings, parts).await
+    } else {
+        serve_node(settings, parts).await
+    }
+}
+
+async fn serve_fleet(settings: Settings, parts: Parts) -> Result<(), AnyError> {
+    let wanted = settings.fleet;
+    let drivers = wanted.follow_drivers.into_iter().map(Into::into).collect();
+    let id = id_or_new(settings.id, "fleet");
+    let config = fleet::Config {
+        node_prefix: wanted.node_prefix,
+        follow: wanted.follow.then_some(fleet::Follow { drivers }),
+        labels: settings.node.labels,
+        driver: wanted.driver.into(),
+        devices_per_node: wanted.devices_per_node,
+        models: wanted.models,
+        prepare_latency: wanted.prepare_latency,
+        publishes_at_once: wanted.publishes_at_once,
+        ..fleet::Config::new(id, settings.server, settings.nats_url, wanted.nodes)
+    };
+    let deps = fleet::connect(config, parts.health.registry().clone()).await?;
+    args::check_bus(&parts.health, deps.bus());
+    // A fleet that follows has no nodes until a pool is published, and is of use all the same.
+    if wanted.nodes > 0 {
+        let progress = deps.progress();
+        parts.health.add_check("desired", move || {
+            let is_ready = progress.borrow().synced;
+            async move { args::ready_if(is_ready, "what is wanted on the fleet's nodes is not known yet") }
+        });
+    }
+    Ok(fleet::run(deps, parts.stop).await?)
+}
+
+async fn serve_node(settings: Settings, parts: Parts) -> Result<(), AnyError> {
     let NodeSettings {
         name,
         unschedulable,
@@ -106,13 +190,7 @@ async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
     let ready = deps.ready();
     parts.health.add_check("desired", move || {
         let is_ready = *ready.borrow();
-        async move {
-            if is_ready {
-                Ok(())
-            } else {
-                Err("what is wanted on this node is not known yet".to_owned())
-            }
-        }
+        async move { args::ready_if(is_ready, "what is wanted on this node is not known yet") }
     });
     Ok(node_agent::run(deps, parts.stop).await?)
 }

@@ -84,23 +84,41 @@ impl Stack {
         for number in 1..=self.args.allocators {
             plans.push(self.plan("allocator", format!("allocator-{number}"), std::slice::from_ref(&database))?);
         }
-        let node_agent = [
+        plans.extend(self.node_plans()?);
+        Ok(plans)
+    }
+
+    /// The agent and the driver of this machine's node, and the fleet if there is one.
+    fn node_plans(&self) -> anyhow::Result<Vec<Plan>> {
+        let folder = |name: &str| self.data_dir.join(name).display().to_string();
+        let nats = ("--nats-url", self.nats()?.url());
+        let server = ("--server", self.server.clone());
+        let node = [
             ("--node", NODE.to_owned()),
-            ("--server", self.server.clone()),
-            (
-                "--plugins-registry",
-                self.data_dir.join("plugins_registry").display().to_string(),
-            ),
-            ("--state-dir", self.data_dir.join("node-agent").display().to_string()),
+            ("--plugins-registry", folder("plugins_registry")),
+            server.clone(),
         ];
-        plans.push(self.plan("node-agent", "node-agent".to_owned(), &node_agent)?);
+        let agent = [node.as_slice(), &[nats.clone(), ("--state-dir", folder("node-agent"))]].concat();
+        let driver = [node.as_slice(), &[("--plugin-dir", folder("sim-driver"))]].concat();
+        let mut plans = vec![
+            self.plan("node-agent", "node-agent".to_owned(), &agent)?,
+            self.plan("sim-driver", "sim-driver".to_owned(), &driver)?,
+        ];
+        if self.args.nodes > 0 {
+            let fleet = [
+                nats,
+                server,
+                ("--id", "fleet".to_owned()),
+                ("--fleet-nodes", self.args.nodes.to_string()),
+            ];
+            plans.push(self.plan("node-agent", "fleet".to_owned(), &fleet)?);
+        }
         Ok(plans)
     }
 
     fn plan(&self, service: &str, name: String, flags: &[(&str, String)]) -> anyhow::Result<Plan> {
         let health = free_port(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let common = [
-            ("--nats-url", self.nats()?.url()),
             ("--health-listen", health.to_string()),
             ("--set", format!("chassis.telemetry.log={}", self.args.log)),
         ];

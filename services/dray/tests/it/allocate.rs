@@ -8,7 +8,10 @@ use rpc::dray::v1 as pb;
 use crate::stack::{DRIVER, Stack, unit};
 
 fn devices(unit: &pb::Unit) -> Vec<String> {
-    unit.claims.iter().flat_map(|c| c.devices.iter().map(|d| format!("{}/{}/{}", d.driver, d.pool, d.device))).collect()
+    unit.claims
+        .iter()
+        .flat_map(|c| c.devices.iter().map(|d| format!("{}/{}/{}", d.driver, d.pool, d.device)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,13 +31,25 @@ async fn a_unit_is_allocated_on_one_node_and_its_devices_go_to_the_next_when_it_
     // Three more do not fit now; the reason says so.
     let second = stack.submit("job-2", "gpu", &[3]).await;
     testkit::eventually(Duration::from_secs(20), || async {
-        let unit = stack.units().get(pb::GetUnitRequest { uid: second.unit_uid.clone() }).await.unwrap().into_inner();
+        let unit = stack
+            .units()
+            .get(pb::GetUnitRequest {
+                uid: second.unit_uid.clone(),
+            })
+            .await
+            .unwrap()
+            .into_inner();
         (!unit.reason.is_empty()).then_some(unit.reason)
     })
     .await;
     stack.assert_clean().await;
 
-    let released = stack.units().delete(pb::DeleteUnitRequest { uid: first.uid.clone() }).await.unwrap().into_inner();
+    let released = stack
+        .units()
+        .delete(pb::DeleteUnitRequest { uid: first.uid.clone() })
+        .await
+        .unwrap()
+        .into_inner();
     assert!(released.released, "no agent answers for the node");
     let second = stack.wait(&second.unit_uid).await;
     assert_eq!(second.phase, i32::from(pb::UnitPhase::Allocated), "{second:?}");
@@ -57,10 +72,16 @@ async fn bad_input_names_every_field_and_writes_nothing() {
     spec.requests[0].exactly.as_mut().unwrap().count = Some(-1);
     let status = stack.units().submit(request).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
-    let fields: BTreeSet<String> =
-        status.get_error_details().bad_request().unwrap().field_violations.iter().map(|v| v.field.clone()).collect();
+    let fields: BTreeSet<String> = status
+        .get_error_details()
+        .bad_request()
+        .unwrap()
+        .field_violations
+        .iter()
+        .map(|v| v.field.clone())
+        .collect();
     for field in [
-        "claims[0].metadata.name",
+        "claims[0].name",
         "claims[1].spec.devices.requests[0].exactly.deviceClassName",
         "claims[1].spec.devices.requests[0].exactly.count",
     ] {
@@ -80,12 +101,21 @@ async fn repeats_get_the_recorded_answer_and_another_body_is_refused() {
     }
     let answers = calls.join_all().await;
     assert_eq!(answers.iter().filter(|a| !a.repeated).count(), 1);
-    let uids: BTreeSet<_> = answers.iter().map(|a| (a.unit_uid.clone(), a.claim_uids.clone(), a.sequence)).collect();
+    let uids: BTreeSet<_> = answers
+        .iter()
+        .map(|a| (a.unit_uid.clone(), a.claim_uids.clone(), a.sequence))
+        .collect();
     assert_eq!(uids.len(), 1, "all get the same answer");
 
     let other = stack.units().submit(unit("job", "gpu", &[2])).await.unwrap_err();
     assert_eq!(other.code(), tonic::Code::AlreadyExists);
-    stack.units().delete(pb::DeleteUnitRequest { uid: answers[0].unit_uid.clone() }).await.unwrap();
+    stack
+        .units()
+        .delete(pb::DeleteUnitRequest {
+            uid: answers[0].unit_uid.clone(),
+        })
+        .await
+        .unwrap();
     let after = stack.submit("job", "gpu", &[1]).await;
     assert!(after.repeated, "also after the unit is gone");
     assert_eq!(after.unit_uid, answers[0].unit_uid);

@@ -5,19 +5,18 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use testkit::eventually;
 
-use crate::stack::Stack;
+use crate::installation::Installation;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_goes_from_yaml_to_devices_and_back() -> anyhow::Result<()> {
-    let stack = Stack::start(&[]).await?;
-    let applied = stack.ok(&["apply", "-f", "examples/gpus.yaml"]).await?;
+    let dray = Installation::start(&[]).await?;
+    let applied = dray.ok(&["apply", "-f", "examples/gpus.yaml"]).await?;
     assert_eq!(
         applied,
-        "DeviceClass/example-gpu created\nResourceSlice/node-1-gpus created\n"
+        "DeviceClass/sim-gpu created\nDeviceClass/example-gpu created\nResourceSlice/node-2-gpus created\n"
     );
     assert_eq!(
-        stack
-            .ok(&["apply", "-f", "examples/gpus.yaml"])
+        dray.ok(&["apply", "-f", "examples/gpus.yaml"])
             .await?
             .matches("unchanged")
             .count(),
@@ -25,36 +24,36 @@ async fn claim_goes_from_yaml_to_devices_and_back() -> anyhow::Result<()> {
     );
 
     let submit = ["submit", "-f", "examples/claim.yaml", "--client-id", "first", "--wait", "60s"];
-    let submitted = stack.ok(&submit).await?;
+    let submitted = dray.ok(&submit).await?;
     assert!(submitted.contains("submitted: train"), "{submitted}");
-    assert!(submitted.contains("  train: node-1/gpu-0, node-1/gpu-1"), "{submitted}");
-    let repeated = stack.ok(&submit).await?;
+    assert!(submitted.contains("  train: node-2/gpu-0, node-2/gpu-1"), "{submitted}");
+    let repeated = dray.ok(&submit).await?;
     assert!(repeated.contains("had been submitted before: train"), "{repeated}");
 
-    let claim = stack.json(&["get", "claim/train"]).await?;
+    let claim = dray.json(&["get", "claim/train"]).await?;
     assert_eq!(claim["status"]["reservedFor"][0]["resource"], "units");
     let unit = claim["metadata"]["annotations"]["dray.v1/unit"]
         .as_str()
         .context("the claim names no unit")?
         .to_owned();
-    let listed = stack.ok(&["get", "claims"]).await?;
+    let listed = dray.ok(&["get", "claims"]).await?;
     ensure!(
-        listed.contains("train") && listed.contains("reserved") && listed.contains("node-1/gpu-0"),
+        listed.contains("train") && listed.contains("reserved") && listed.contains("node-2/gpu-0"),
         "{listed}"
     );
-    let described = stack.ok(&["describe", "claim", "train"]).await?;
+    let described = dray.ok(&["describe", "claim", "train"]).await?;
     ensure!(
         described.contains("Requests:\n  gpus: 2 of class example-gpu where"),
         "{described}"
     );
-    ensure!(described.contains("gpus: gpu.example.com/node-1/gpu-1"), "{described}");
-    let story = stack.ok(&["events", "claim/train"]).await?;
+    ensure!(described.contains("gpus: gpu.example.com/node-2/gpu-1"), "{described}");
+    let story = dray.ok(&["events", "claim/train"]).await?;
     ensure!(story.contains("ADDED") && story.contains("MODIFIED"), "{story}");
 
-    stack.ok(&["delete", "unit", &unit]).await?;
-    let gone = || async { stack.err(&["get", "claim/train"]).await.is_ok() };
+    dray.ok(&["delete", "unit", &unit]).await?;
+    let gone = || async { dray.err(&["get", "claim/train"]).await.is_ok() };
     eventually(Duration::from_secs(30), gone).await;
-    let again = stack
+    let again = dray
         .ok(&[
             "submit",
             "-f",
@@ -66,22 +65,45 @@ async fn claim_goes_from_yaml_to_devices_and_back() -> anyhow::Result<()> {
         ])
         .await?;
     assert!(
-        again.contains("  train: node-1/gpu-0, node-1/gpu-1"),
+        again.contains("  train: node-2/gpu-0, node-2/gpu-1"),
         "the devices are free again: {again}"
     );
-    let audit = stack.ok(&["audit"]).await?;
+    let audit = dray.ok(&["audit"]).await?;
     ensure!(audit.contains("audit: clean"), "{audit}");
-    stack.stop().await?;
+    dray.stop().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn simulated_driver_prepares_and_unprepares() -> anyhow::Result<()> {
+    let dray = Installation::start(&["--nodes", "3"]).await?;
+    dray.ok(&["apply", "-f", "examples/gpus.yaml"]).await?;
+    let pools = || async {
+        dray.ok(&["get", "slices", "-o", "name"])
+            .await
+            .is_ok_and(|names| names.lines().count() == 5)
+    };
+    eventually(Duration::from_secs(60), pools).await;
+    let submitted = dray.ok(&["submit", "-f", "examples/sim-claim.yaml", "--wait", "60s"]).await?;
+    let unit = submitted.split_whitespace().next().unwrap_or_default().to_owned();
+    // Deleting answers at once or once the node has let go; either way the devices come back and the claim goes.
+    dray.ok(&["delete", &unit]).await?;
+    let gone = || async { dray.err(&["get", "claim/sim"]).await.is_ok() };
+    eventually(Duration::from_secs(60), gone).await;
+    dray.ok(&["submit", "-f", "examples/sim-claim.yaml", "--wait", "60s"]).await?;
+    let audit = dray.ok(&["audit"]).await?;
+    ensure!(audit.contains("audit: clean"), "{audit}");
+    dray.stop().await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faulty_input_is_explained_and_writes_nothing() -> anyhow::Result<()> {
-    let stack = Stack::start(&[]).await?;
+    let dray = Installation::start(&[]).await?;
     let bad = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: bad}\nspec: {devices: {requests: [\
                {name: a, exactly: {deviceClassName: Not_A_Name}}, {name: b}]}}\n";
-    let bad = stack.write("bad.yaml", bad)?;
-    let refused = stack.err(&["submit", "-f", &bad, "--client-id", "bad"]).await?;
+    let bad = dray.write("bad.yaml", bad)?;
+    let refused = dray.err(&["submit", "-f", &bad, "--client-id", "bad"]).await?;
     let faults: Vec<&str> = refused.lines().filter(|line| line.starts_with("  ")).collect();
     assert!(
         faults
@@ -90,19 +112,19 @@ async fn faulty_input_is_explained_and_writes_nothing() -> anyhow::Result<()> {
         "{refused}"
     );
     assert!(faults.iter().any(|fault| fault.contains("requests[1]")), "{refused}");
-    let claims = stack.json(&["get", "claims", "-A"]).await?;
+    let claims = dray.json(&["get", "claims", "-A"]).await?;
     assert_eq!(claims["items"].as_array().map(Vec::len), Some(0));
-    let missing = stack.err(&["get", "claim/nothing"]).await?;
+    let missing = dray.err(&["get", "claim/nothing"]).await?;
     assert!(missing.starts_with("error: cannot get resourceclaims/nothing: "), "{missing}");
 
-    stack.ok(&["apply", "-f", "examples/claim.yaml"]).await?;
-    let described = stack.ok(&["describe", "claim/train"]).await?;
+    dray.ok(&["apply", "-f", "examples/claim.yaml"]).await?;
+    let described = dray.ok(&["describe", "claim/train"]).await?;
     ensure!(
         described.contains("Waits because: no consumer has reserved it yet"),
         "an applied claim has no consumer: {described}"
     );
-    let waited = stack.err(&["wait", "claim/train"]).await?;
+    let waited = dray.err(&["wait", "claim/train"]).await?;
     ensure!(waited.contains("belongs to no unit"), "{waited}");
-    stack.stop().await?;
+    dray.stop().await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use crate::stack::Stack;
+use crate::installation::Installation;
 
 const IMPORT: [&str; 10] = [
     "import",
@@ -25,21 +25,21 @@ fn figure(report: &str, row: &str) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trace_is_imported_once_and_survives_a_restart() -> anyhow::Result<()> {
-    let stack = Stack::start(&["--allocators", "2"]).await?;
-    let first = stack.ok(&IMPORT).await?;
+    let dray = Installation::start(&["--allocators", "2"]).await?;
+    let first = dray.ok(&IMPORT).await?;
     let [submitted, allocated, waiting] = ["submitted", "allocated", "waiting"].map(|row| figure(&first, row).unwrap_or(0));
     assert_eq!(submitted, allocated + waiting, "{first}");
     assert!(allocated > 0 && waiting > 0, "{first}");
     ensure!(first.contains("audit: clean"), "{first}");
 
-    let folder = stack.stop().await?;
-    let stack = Stack::start_in(folder, &[]).await?;
-    let second = stack.ok(&IMPORT).await?;
+    let folder = dray.stop().await?;
+    let dray = Installation::start_in(folder, &[]).await?;
+    let second = dray.ok(&IMPORT).await?;
     assert!(second.contains(&format!("{submitted} had been submitted before")), "{second}");
     assert_eq!(figure(&second, "allocated"), Some(allocated), "{second}");
     assert_eq!(figure(&second, "waiting"), Some(waiting), "{second}");
-    let names = stack.ok(&["get", "claims", "-n", "openb", "-o", "name"]).await?;
+    let names = dray.ok(&["get", "claims", "-n", "openb", "-o", "name"]).await?;
     assert_eq!(names.lines().count() as u64, submitted);
-    stack.stop().await?;
+    dray.stop().await?;
     Ok(())
 }

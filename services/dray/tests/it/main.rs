@@ -1,5 +1,11 @@
-//! Journeys: the services together, against real Postgres and NATS.
+//! Journeys: the services together, against real Postgres and NATS; in this process (`stack`), or as a user runs them
+//! (`installation`).
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod allocate;
+mod client_commands;
+mod import;
+mod installation;
+mod kill;
+mod scenarios;
 mod stack;

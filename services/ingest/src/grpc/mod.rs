@@ -56,6 +56,12 @@ const PAGE_DEFAULT: u32 = 500;
 const PAGE_MAX: u32 = 5_000;
 /// Reads and writes that lost a race are done over this often before the caller is told.
 const TRIES_MAX: usize = 8;
+/// Bytes of objects in a page, more or less: what clients read by default is 4 MiB.
+const PAGE_BYTES_MAX: usize = 2 << 20;
+/// Slices are large: a page of more would be read in vain.
+const PAGE_SLICES_MAX: u32 = 64;
+/// Bytes of a `traceparent`.
+const TRACEPARENT_LENGTH: usize = 55;
 /// The namespace of objects that do not say one.
 const NAMESPACE_DEFAULT: &str = "default";
 
@@ -110,6 +116,32 @@ fn page_size(asked: u32) -> u32 {
     if asked == 0 { PAGE_DEFAULT } else { asked.min(PAGE_MAX) }
 }
 
+/// How many items fit a page, at least one; `sizes` are their bytes, in order.
+fn n_fitting(sizes: impl IntoIterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let mut n_items = 0;
+    for size in sizes {
+        bytes += size;
+        if n_items > 0 && bytes > PAGE_BYTES_MAX {
+            break;
+        }
+        n_items += 1;
+    }
+    n_items
+}
+
+/// Leaves in a page what fits a message.
+fn cut(page: &mut Page) {
+    let n_items = n_fitting(page.items.iter().map(|item| item.body.len()));
+    if n_items < page.items.len() {
+        page.items.truncate(n_items);
+        page.next = page.items.last().map(|last| Cursor {
+            namespace: last.namespace.to_string(),
+            name: last.name.to_string(),
+        });
+    }
+}
+
 /// Where the next page of a list begins, and the log position of its first page: from there on, events complete the whole list, as what
 /// changed in a page that was read already is told by them.
 struct PageToken {
@@ -128,13 +160,22 @@ impl PageToken {
             Some((sequence.parse().ok()?, namespace, name))
         });
         let (sequence, namespace, name) = parts.ok_or_else(|| error::bad_field("page_token", "is not one that a list gave"))?;
-        Ok(Some(Self { sequence, cursor: Cursor { namespace: namespace.to_owned(), name: name.to_owned() } }))
+        Ok(Some(Self {
+            sequence,
+            cursor: Cursor {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+        }))
     }
 
     /// The token after `page`, and the list's sequence.
     fn after(page: &Page, previous: Option<&Self>) -> (String, u64) {
         let sequence = previous.map_or(page.sequence, |token| token.sequence);
-        let next = page.next.as_ref().map(|cursor| format!("{sequence}/{}/{}", cursor.namespace, cursor.name));
+        let next = page
+            .next
+            .as_ref()
+            .map(|cursor| format!("{sequence}/{}/{}", cursor.namespace, cursor.name));
         (next.unwrap_or_default(), sequence)
     }
 }
@@ -142,7 +183,10 @@ impl PageToken {
 fn kind_of(plural: &str) -> Result<Kind, Status> {
     Kind::from_plural(plural).ok_or_else(|| {
         let known: Vec<&str> = Kind::ALL.into_iter().map(Kind::plural).collect();
-        error::bad_field("kind", format!("Unsupported value: {plural:?}: supported values: {}", known.join(", ")))
+        error::bad_field(
+            "kind",
+            format!("Unsupported value: {plural:?}: supported values: {}", known.join(", ")),
+        )
     })
 }
 
@@ -156,13 +200,22 @@ fn namespace_of(kind: Kind, namespace: &str) -> &str {
 }
 
 fn parse_uid(field: &str, text: &str) -> Result<uuid::Uuid, Status> {
-    text.parse().map_err(|_| error::bad_field(field, format!("Invalid value: {text:?}: must be a uid")))
+    text.parse()
+        .map_err(|_| error::bad_field(field, format!("Invalid value: {text:?}: must be a uid")))
 }
 
 /// The W3C trace context that the caller sent.
 fn trace_of(metadata: &MetadataMap) -> Option<Arc<str>> {
     let text = metadata.get("traceparent")?.to_str().ok()?;
-    (text.len() == 55).then(|| text.into())
+    (text.len() == TRACEPARENT_LENGTH).then(|| text.into())
+}
+
+/// Puts `span` into the caller's trace and returns the context to hand on: the span's, or the caller's if no trace is made here.
+fn join_trace(span: &tracing::Span, caller: Option<Arc<str>>) -> Option<Arc<str>> {
+    if let Some(caller) = &caller {
+        chassis::telemetry::set_parent_from(span, caller);
+    }
+    chassis::telemetry::traceparent_of(span).map(Into::into).or(caller)
 }
 
 /// The stored JSON with the object's resourceVersion in its metadata.
@@ -222,4 +275,48 @@ fn is_in(namespace: &str, row: &EventRow) -> bool {
 fn timestamp(at_ms: i64) -> prost_types::Timestamp {
     let since = Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
     prost_types::Timestamp::from(SystemTime::UNIX_EPOCH + since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_takes_what_fits_and_never_nothing() {
+        assert_eq!(n_fitting([]), 0);
+        assert_eq!(n_fitting([PAGE_BYTES_MAX * 3, 1]), 1);
+        assert_eq!(n_fitting([PAGE_BYTES_MAX / 2, PAGE_BYTES_MAX / 2, 1]), 2);
+        assert_eq!(n_fitting(vec![100; 500]), 500);
+    }
+
+    #[test]
+    fn page_tokens_keep_the_first_pages_position() {
+        let page = |sequence, next: Option<&str>| Page {
+            items: Vec::new(),
+            next: next.map(|name| Cursor {
+                namespace: "team".into(),
+                name: name.into(),
+            }),
+            sequence,
+        };
+        let (token, sequence) = PageToken::after(&page(7, Some("a")), None);
+        assert_eq!(sequence, 7);
+        let token = PageToken::decode(&token).expect("ours").expect("not empty");
+        assert_eq!(
+            token.cursor,
+            Cursor {
+                namespace: "team".into(),
+                name: "a".into()
+            }
+        );
+        assert_eq!(PageToken::after(&page(9, None), Some(&token)), (String::new(), 7));
+    }
+
+    #[test]
+    fn the_version_goes_into_the_metadata() {
+        let body = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}"#;
+        let json: serde_json::Value = serde_json::from_slice(&with_version(body, 12)).expect("JSON");
+        assert_eq!(json["metadata"]["resourceVersion"], "12");
+        assert_eq!(json["metadata"]["name"], "n");
+    }
 }

@@ -20,8 +20,16 @@ impl PoolsService {
     /// The row first: if slices change after it was read, the mutation that is made from both loses.
     async fn find(&self, pool: &PoolId) -> Result<FoundPool, Status> {
         let row = self.0.store.pool(&pool.driver, &pool.pool).await.map_err(error::from_store)?;
-        let stored = self.0.store.parts_of(Kind::ResourceSlice.plural(), &slices::part_of(pool)).await.map_err(error::from_store)?;
-        let mut found = FoundPool { row, ..FoundPool::default() };
+        let stored = self
+            .0
+            .store
+            .parts_of(Kind::ResourceSlice.plural(), &slices::part_of(pool))
+            .await
+            .map_err(error::from_store)?;
+        let mut found = FoundPool {
+            row,
+            ..FoundPool::default()
+        };
         for object in stored {
             let slice = serde_json::from_str(&object.body).map_err(|e| error::unreadable("slice", &e))?;
             found.slices.insert(object.name.to_string(), (object, slice));
@@ -43,7 +51,12 @@ impl PoolsService {
             },
         };
         let slices = u32::try_from(decision.n_slices).unwrap_or(u32::MAX);
-        Ok(Some(pb::PublishPoolResponse { generation: decision.generation, slices, sequence, unchanged }))
+        Ok(Some(pb::PublishPoolResponse {
+            generation: decision.generation,
+            slices,
+            sequence,
+            unchanged,
+        }))
     }
 
     /// One try: `None` if it lost a race. A pool that is not there stays so, at sequence 0.
@@ -78,7 +91,10 @@ impl Pools for PoolsService {
 
     async fn withdraw(&self, request: Request<pb::WithdrawPoolRequest>) -> Result<Response<pb::WithdrawPoolResponse>, Status> {
         let request = request.into_inner();
-        let pool = PoolId { driver: request.driver.as_str().into(), pool: request.pool.as_str().into() };
+        let pool = PoolId {
+            driver: request.driver.as_str().into(),
+            pool: request.pool.as_str().into(),
+        };
         for _ in 0..TRIES_MAX {
             if let Some(sequence) = self.try_withdraw(&pool).await? {
                 return Ok(Response::new(pb::WithdrawPoolResponse { sequence }));

@@ -15,9 +15,10 @@ use store::{EventRow, Operation, Outcome, StoreError, Stored};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::StatusExt;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use super::{Context, PageToken, Streamed, TRIES_MAX, is_in, now, operation, page_size, parse_uid, trace_of};
+use super::{Context, PageToken, Streamed, TRIES_MAX, cut, is_in, join_trace, now, operation, page_size, parse_uid, trace_of};
 use crate::error;
 use crate::intake::Room;
 use crate::release::{self, Found};
@@ -42,7 +43,13 @@ struct Submitted {
 }
 
 enum Progress {
-    Committing { answer: Answer, outcome: oneshot::Receiver<Result<Outcome, StoreError>>, _room: Room },
+    Committing {
+        answer: Answer,
+        outcome: oneshot::Receiver<Result<Outcome, StoreError>>,
+        _room: Room,
+        /// Ends with the answer.
+        _span: Span,
+    },
     Refused(pb::Refusal),
 }
 
@@ -70,9 +77,27 @@ impl UnitsService {
                 Ok(answer.into_response(sequence, true))
             }
             Outcome::IdReused => Err(error::id_reused(client_id, namespace)),
-            Outcome::Exists { name } => Err(error::already_exists(format!("claim {name:?} exists in namespace {namespace:?}"))),
+            Outcome::Exists { name } => Err(error::already_exists(format!(
+                "claim {name:?} exists in namespace {namespace:?}"
+            ))),
             other => Err(error::aborted(format!("the submission lost: {other:?}; repeat it"))),
         }
+    }
+
+    async fn submit_one(&self, request: &pb::SubmitRequest, trace: Option<Arc<str>>) -> Result<pb::SubmitResponse, Status> {
+        let _room = self.0.intake.try_take(request.encoded_len())?;
+        for _ in 0..TRIES_MAX {
+            let Prepared { mutation, answer } = self.prepare(request, trace.clone()).map_err(|violations| {
+                self.count("refused");
+                error::invalid(&violations)
+            })?;
+            match self.0.writer.try_commit(mutation).await.map_err(error::from_store)? {
+                // It certainly lost, but why is forgotten: the next try tells.
+                Outcome::Lost => {}
+                outcome => return self.answer((&request.namespace, &request.client_id), answer, outcome),
+            }
+        }
+        Err(error::aborted("the submission keeps losing its answer; repeat it"))
     }
 
     /// Takes submissions from a stream until its client is done, its answers are not read any more, or the service stops.
@@ -92,8 +117,18 @@ impl UnitsService {
             // An error is a client that broke off; what it sent before stands.
             let Ok(Some(request)) = request else { return Ok(()) };
             let progress = self.begin(&request, trace.clone()).await;
-            let pb::SubmitRequest { namespace, client_id, .. } = request;
-            if submitted.send(Submitted { namespace, client_id, progress }).await.is_err() {
+            let pb::SubmitRequest {
+                namespace, client_id, ..
+            } = request;
+            if submitted
+                .send(Submitted {
+                    namespace,
+                    client_id,
+                    progress,
+                })
+                .await
+                .is_err()
+            {
                 return Ok(());
             }
         }
@@ -101,6 +136,8 @@ impl UnitsService {
 
     /// Waits for room in the writer's queue: the stream's own flow control slows its client down.
     async fn begin(&self, request: &pb::SubmitRequest, trace: Option<Arc<str>>) -> Progress {
+        let span = span_of(request);
+        let trace = join_trace(&span, trace);
         let Prepared { mutation, answer } = match self.prepare(request, trace) {
             Ok(prepared) => prepared,
             Err(violations) => return Progress::Refused(refusal(&error::invalid(&violations), &violations)),
@@ -110,7 +147,12 @@ impl UnitsService {
             Err(status) => return Progress::Refused(refusal(&status, &[])),
         };
         match self.0.writer.enqueue_waiting(mutation).await {
-            Ok(outcome) => Progress::Committing { answer, outcome, _room: room },
+            Ok(outcome) => Progress::Committing {
+                answer,
+                outcome,
+                _room: room,
+                _span: span,
+            },
             Err(error) => Progress::Refused(refusal(&error::from_store(error), &[])),
         }
     }
@@ -121,10 +163,18 @@ impl UnitsService {
         mut submitted: mpsc::Receiver<Submitted>,
         out: &mpsc::Sender<Result<pb::SubmitStreamResponse, Status>>,
     ) {
-        while let Some(Submitted { namespace, client_id, progress }) = submitted.recv().await {
+        while let Some(Submitted {
+            namespace,
+            client_id,
+            progress,
+        }) = submitted.recv().await
+        {
             let result = match progress {
                 Progress::Committing { answer, outcome, .. } => {
-                    let outcome = outcome.await.unwrap_or(Err(StoreError::CommitUnknown)).map_err(error::from_store);
+                    let outcome = outcome
+                        .await
+                        .unwrap_or(Err(StoreError::CommitUnknown))
+                        .map_err(error::from_store);
                     match outcome.and_then(|outcome| self.answer((&namespace, &client_id), answer, outcome)) {
                         Ok(accepted) => StreamResult::Accepted(accepted),
                         Err(status) => StreamResult::Refused(refusal(&status, &[])),
@@ -135,7 +185,15 @@ impl UnitsService {
                     StreamResult::Refused(refusal)
                 }
             };
-            if out.send(Ok(pb::SubmitStreamResponse { client_id, namespace, result: Some(result) })).await.is_err() {
+            if out
+                .send(Ok(pb::SubmitStreamResponse {
+                    client_id,
+                    namespace,
+                    result: Some(result),
+                }))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -148,49 +206,74 @@ impl UnitsService {
 
     async fn read(&self, uid: Uuid) -> Result<pb::Unit, Status> {
         let stored = self.stored(uid).await?.ok_or_else(|| unknown(uid))?;
-        self.with_claims(vec![(stored.uid, stored.sequence, unit_of(&stored.body)?)]).await?.pop().ok_or_else(|| unknown(uid))
+        self.with_claims(vec![(stored.uid, stored.sequence, unit_of(&stored.body)?)])
+            .await?
+            .pop()
+            .ok_or_else(|| unknown(uid))
     }
 
     /// Messages of units, with the devices of their claims as they are now.
     async fn with_claims(&self, units: Vec<(Uuid, u64, Unit)>) -> Result<Vec<pb::Unit>, Status> {
         let allocated = units.iter().filter(|(_, _, unit)| unit.status.phase != UnitPhase::Pending);
-        let uids: Vec<Uuid> = allocated.flat_map(|(_, _, unit)| unit.spec.claims.iter().map(|c| c.uid.0)).collect();
+        let uids: Vec<Uuid> = allocated
+            .flat_map(|(_, _, unit)| unit.spec.claims.iter().map(|c| c.uid.0))
+            .collect();
         let mut devices = HashMap::new();
         if !uids.is_empty() {
             for claim in self.0.store.objects_by_uid(&uids).await.map_err(error::from_store)? {
                 devices.insert(claim.uid, devices_of(&claim.body)?);
             }
         }
-        Ok(units.iter().map(|(uid, sequence, unit)| message(unit, *uid, *sequence, &devices)).collect())
+        Ok(units
+            .iter()
+            .map(|(uid, sequence, unit)| message(unit, *uid, *sequence, &devices))
+            .collect())
     }
 
     /// One try to delete: `None` if it lost a race.
     async fn try_delete(&self, uid: Uuid, trace: Option<&Arc<str>>) -> Result<Option<pb::DeleteUnitResponse>, Status> {
         let Some(stored) = self.stored(uid).await? else {
             // Gone: deleting it again is no error.
-            return Ok(Some(pb::DeleteUnitResponse { sequence: 0, released: true }));
+            return Ok(Some(pb::DeleteUnitResponse {
+                sequence: 0,
+                released: true,
+            }));
         };
         let unit = unit_of(&stored.body)?;
         let uids: Vec<Uuid> = unit.spec.claims.iter().map(|c| c.uid.0).collect();
         let claims = self.0.store.objects_by_uid(&uids).await.map_err(error::from_store)?;
         let found = Found { stored, unit, claims };
         let mut released = true;
-        let mut outcome = self.0.writer.try_commit(release::at_once(&found, trace)).await.map_err(error::from_store)?;
+        let mut outcome = self
+            .0
+            .writer
+            .try_commit(release::at_once(&found, trace))
+            .await
+            .map_err(error::from_store)?;
         if let Outcome::AgentPresent { .. } = outcome {
             if found.unit.status.phase == UnitPhase::Releasing {
-                return Ok(Some(pb::DeleteUnitResponse { sequence: found.stored.sequence, released: false }));
+                return Ok(Some(pb::DeleteUnitResponse {
+                    sequence: found.stored.sequence,
+                    released: false,
+                }));
             }
             released = false;
             let mutation = release::once_unprepared(&found, now(), trace).map_err(|e| error::unreadable("claim", &e))?;
             outcome = self.0.writer.try_commit(mutation).await.map_err(error::from_store)?;
         }
         match outcome {
-            Outcome::Won { sequences } => {
-                Ok(Some(pb::DeleteUnitResponse { sequence: sequences.last().copied().unwrap_or(0), released }))
-            }
+            Outcome::Won { sequences } => Ok(Some(pb::DeleteUnitResponse {
+                sequence: sequences.last().copied().unwrap_or(0),
+                released,
+            })),
             _ => Ok(None),
         }
     }
+}
+
+/// The first span of the journey from submission to preparation.
+fn span_of(request: &pb::SubmitRequest) -> Span {
+    tracing::info_span!("ingest.unit.submit", unit.namespace = %request.namespace, unit.client_id = %request.client_id)
 }
 
 fn unknown(uid: Uuid) -> Status {
@@ -236,7 +319,10 @@ fn message(unit: &Unit, uid: Uuid, sequence: u64, devices: &HashMap<Uuid, Vec<pb
         node: unit.status.node.clone().unwrap_or_default(),
         reason: unit.status.reason.clone().unwrap_or_default(),
         sequence,
-        created: unit.metadata.creation_timestamp.map(|t| super::timestamp(t.timestamp().as_millisecond())),
+        created: unit
+            .metadata
+            .creation_timestamp
+            .map(|t| super::timestamp(t.timestamp().as_millisecond())),
         home_shard: u32::from(unit.spec.home_shard),
     }
 }
@@ -262,24 +348,9 @@ impl Units for UnitsService {
     async fn submit(&self, request: Request<pb::SubmitRequest>) -> Result<Response<pb::SubmitResponse>, Status> {
         let trace = trace_of(request.metadata());
         let request = request.into_inner();
-        let _room = self.0.intake.try_take(request.encoded_len())?;
-        let by = (request.namespace.as_str(), request.client_id.as_str());
-        let mut last = None;
-        for _ in 0..TRIES_MAX {
-            let Prepared { mutation, answer } = self.prepare(&request, trace.clone()).map_err(|violations| {
-                self.count("refused");
-                error::invalid(&violations)
-            })?;
-            match self.0.writer.try_commit(mutation).await.map_err(error::from_store)? {
-                // It certainly lost, but why is forgotten: the next try tells.
-                Outcome::Lost => last = Some((answer, Outcome::Lost)),
-                outcome => return self.answer(by, answer, outcome).map(Response::new),
-            }
-        }
-        match last {
-            Some((answer, outcome)) => self.answer(by, answer, outcome).map(Response::new),
-            None => Err(error::aborted("the submission lost; repeat it")),
-        }
+        let span = span_of(&request);
+        let trace = join_trace(&span, trace);
+        self.submit_one(&request, trace).instrument(span).await.map(Response::new)
     }
 
     type SubmitStreamStream = Streamed<pb::SubmitStreamResponse>;
@@ -309,18 +380,34 @@ impl Units for UnitsService {
         let namespace = (!request.namespace.is_empty()).then_some(request.namespace.as_str());
         let token = PageToken::decode(&request.page_token)?;
         let cursor = token.as_ref().map(|token| &token.cursor);
-        let page = self.0.store.list(Kind::Unit.plural(), namespace, cursor, page_size(request.page_size));
-        let page = page.await.map_err(error::from_store)?;
+        let page = self
+            .0
+            .store
+            .list(Kind::Unit.plural(), namespace, cursor, page_size(request.page_size));
+        let mut page = page.await.map_err(error::from_store)?;
+        cut(&mut page);
         let (next_page_token, sequence) = PageToken::after(&page, token.as_ref());
-        let units = page.items.iter().map(|s| Ok((s.uid, s.sequence, unit_of(&s.body)?))).collect::<Result<_, Status>>()?;
+        let units = page
+            .items
+            .iter()
+            .map(|s| Ok((s.uid, s.sequence, unit_of(&s.body)?)))
+            .collect::<Result<_, Status>>()?;
         let units = self.with_claims(units).await?;
-        Ok(Response::new(pb::ListUnitsResponse { units, next_page_token, sequence }))
+        Ok(Response::new(pb::ListUnitsResponse {
+            units,
+            next_page_token,
+            sequence,
+        }))
     }
 
     async fn wait(&self, request: Request<pb::WaitUnitRequest>) -> Result<Response<pb::Unit>, Status> {
         let request = request.into_inner();
         let uid = parse_uid("uid", &request.uid)?;
-        let timeout = request.timeout.and_then(|t| Duration::try_from(t).ok()).unwrap_or(WAIT_DEFAULT).min(WAIT_MAX);
+        let timeout = request
+            .timeout
+            .and_then(|t| Duration::try_from(t).ok())
+            .unwrap_or(WAIT_DEFAULT)
+            .min(WAIT_MAX);
         let mut waiter = self.0.live.wait_for(uid)?;
         let unit = self.read(uid).await?;
         if unit.phase != i32::from(pb::UnitPhase::Pending) {
@@ -334,14 +421,19 @@ impl Units for UnitsService {
         if settled.operation == Operation::Deleted {
             return Err(unknown(uid));
         }
-        let mut units = self.with_claims(vec![(uid, settled.sequence, unit_of(&settled.body)?)]).await?;
+        let mut units = self
+            .with_claims(vec![(uid, settled.sequence, unit_of(&settled.body)?)])
+            .await?;
         units.pop().map(Response::new).ok_or_else(|| unknown(uid))
     }
 
     type WatchStream = Streamed<pb::UnitEvent>;
 
     async fn watch(&self, request: Request<pb::WatchUnitsRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let pb::WatchUnitsRequest { namespace, after_sequence } = request.into_inner();
+        let pb::WatchUnitsRequest {
+            namespace,
+            after_sequence,
+        } = request.into_inner();
         let Context { store, live, .. } = self.0.clone();
         let make = move |row: &EventRow| {
             // A unit that cannot be read is logged and left out: the stream must not end for all others.
@@ -352,7 +444,10 @@ impl Units for UnitsService {
                 unit: Some(message(&unit, row.uid, row.sequence, &HashMap::new())),
             })
         };
-        let follow = async move |out| live.follow_kind(&store, Kind::Unit.plural(), after_sequence, make, &out).await;
+        let follow = async move |out| {
+            live.follow_kind(&store, Kind::Unit.plural(), after_sequence, make, &out)
+                .await
+        };
         Ok(self.0.stream(follow))
     }
 

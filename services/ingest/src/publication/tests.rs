@@ -25,8 +25,17 @@ fn decided_at(request: &PublishPoolRequest, found: FoundPool, second: i64) -> Re
         next.set(next.get() + 1);
         Uuid::from_u128(next.get())
     };
-    let now = Time::new(jiff::Timestamp::new(second, 0).expect("a time"));
-    decide(&Admission::new(FeatureGates::default()), &Publication::read(request)?, found, fresh, now)
+    decide(
+        &Admission::new(FeatureGates::default()),
+        &Publication::read(request)?,
+        found,
+        fresh,
+        time(second),
+    )
+}
+
+fn time(second: i64) -> Time {
+    Time::new(jiff::Timestamp::new(second, 0).expect("a time"))
 }
 
 fn decided(request: &PublishPoolRequest, found: FoundPool) -> Decision {
@@ -68,7 +77,12 @@ fn devices_are_split_into_slices_of_one_generation() {
     let found = applied(&decision);
     let sizes: Vec<_> = found.slices.values().map(|(_, slice)| slice.spec.devices().len()).collect();
     assert_eq!(sizes, [128, 128, 44]);
-    assert!(found.slices.values().all(|(_, s)| s.spec.pool.generation == 1 && s.spec.pool.resource_slice_count == 3));
+    assert!(
+        found
+            .slices
+            .values()
+            .all(|(_, s)| s.spec.pool.generation == 1 && s.spec.pool.resource_slice_count == 3)
+    );
     let put = &decision.mutation.expect("a write").pool_puts[0];
     assert_eq!((put.write, put.slices, put.node.as_deref()), (2, 3, Some("node-a")));
 }
@@ -95,9 +109,24 @@ fn a_change_raises_the_generation_of_all_slices_and_deletes_what_is_left_over() 
     let first = applied(&decided(&plain(300), FoundPool::default()));
     let second = decided(&plain(200), first);
     assert_eq!((second.generation, second.n_slices), (2, 2));
-    let ops: Vec<_> = second.mutation.as_ref().expect("a write").writes.iter().map(|w| w.op).collect();
-    assert!(matches!(ops.as_slice(), [Op::Delete { .. }, Op::Update { .. }, Op::Update { .. }]), "{ops:?}");
-    assert!(applied(&second).slices.values().all(|(_, s)| s.spec.pool.generation == 2 && s.spec.pool.resource_slice_count == 2));
+    let ops: Vec<_> = second
+        .mutation
+        .as_ref()
+        .expect("a write")
+        .writes
+        .iter()
+        .map(|w| w.op)
+        .collect();
+    assert!(
+        matches!(ops.as_slice(), [Op::Delete { .. }, Op::Update { .. }, Op::Update { .. }]),
+        "{ops:?}"
+    );
+    assert!(
+        applied(&second)
+            .slices
+            .values()
+            .all(|(_, s)| s.spec.pool.generation == 2 && s.spec.pool.resource_slice_count == 2)
+    );
 }
 
 #[test]
@@ -119,7 +148,11 @@ fn violations_name_the_place_in_the_request() {
     request.reach = Some(Reach::NodeName("NODE".into()));
     let fields = fields(&request);
     assert!(fields.iter().any(|f| f == "devices[150].name"), "{fields:?}");
-    assert_eq!(fields.iter().filter(|f| *f == "driver").count(), 1, "told once, not once a slice: {fields:?}");
+    assert_eq!(
+        fields.iter().filter(|f| *f == "driver").count(),
+        1,
+        "told once, not once a slice: {fields:?}"
+    );
     assert!(fields.iter().any(|f| f == "node_name"), "{fields:?}");
 }
 
@@ -133,7 +166,10 @@ fn device_names_are_unique_in_the_pool_not_only_in_a_slice() {
 
 #[test]
 fn names_are_object_names_and_never_shared() {
-    let pool = |driver: &str, pool: &str| PoolId { driver: driver.into(), pool: pool.into() };
+    let pool = |driver: &str, pool: &str| PoolId {
+        driver: driver.into(),
+        pool: pool.into(),
+    };
     let a = name_prefix(&pool("gpu.example", "Rack/1"), None);
     assert!(a.starts_with("gpu-example-rack-1-"), "{a}");
     assert_ne!(a, name_prefix(&pool("gpu.example", "rack.1"), None));

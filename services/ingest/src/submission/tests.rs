@@ -10,11 +10,19 @@ fn template(class: &str) -> ClaimTemplate {
         "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": class}}]}
     }))
     .expect("a spec");
-    ClaimTemplate { spec: Some(convert::claim_spec_message(&spec).expect("a message")), ..ClaimTemplate::default() }
+    ClaimTemplate {
+        spec: Some(convert::claim_spec_message(&spec).expect("a message")),
+        ..ClaimTemplate::default()
+    }
 }
 
 fn request(claims: Vec<ClaimTemplate>) -> SubmitRequest {
-    SubmitRequest { namespace: "team".into(), client_id: "job-1".into(), claims, priority: 3 }
+    SubmitRequest {
+        namespace: "team".into(),
+        client_id: "job-1".into(),
+        claims,
+        priority: 3,
+    }
 }
 
 fn prepared(request: &SubmitRequest) -> Result<Prepared, Vec<Violation>> {
@@ -23,12 +31,20 @@ fn prepared(request: &SubmitRequest) -> Result<Prepared, Vec<Violation>> {
         next.set(next.get() + 1);
         Uuid::from_u128(next.get())
     };
-    let arrival = Arrival { now: Time::new(jiff::Timestamp::UNIX_EPOCH), trace: None };
+    let arrival = Arrival {
+        now: Time::new(jiff::Timestamp::UNIX_EPOCH),
+        trace: None,
+    };
     prepare(&Admission::new(FeatureGates::default()), request, fresh, &arrival)
 }
 
 fn digest_of(request: &SubmitRequest) -> Vec<u8> {
-    prepared(request).expect("valid").mutation.submission.expect("a record").digest
+    prepared(request)
+        .expect("valid")
+        .mutation
+        .submission
+        .expect("a record")
+        .digest
 }
 
 fn fields(result: Result<Prepared, Vec<Violation>>) -> Vec<String> {
@@ -45,17 +61,33 @@ fn claims_come_first_and_the_unit_names_them() {
     assert_eq!(names, prepared.answer.claim_names);
     assert_eq!(names[1], format!("{}-1", prepared.answer.unit_uid));
     let queue = prepared.mutation.writes[2].queue.expect("a unit waits");
-    assert_eq!((queue.home_shard, queue.priority, queue.pending), (home_shard(prepared.answer.unit_uid), 3, true));
+    assert_eq!(
+        (queue.home_shard, queue.priority, queue.pending),
+        (home_shard(prepared.answer.unit_uid), 3, true)
+    );
     assert_eq!(prepared.mutation.writes[0].queue, None);
-    assert!(prepared.mutation.writes[0].body.contains(&format!("\"{UNIT_ANNOTATION}\":\"{}\"", prepared.answer.unit_uid)));
+    assert!(
+        prepared.mutation.writes[0]
+            .body
+            .contains(&format!("\"{UNIT_ANNOTATION}\":\"{}\"", prepared.answer.unit_uid))
+    );
 }
 
 #[test]
 fn every_violation_is_told_with_its_place_in_the_request() {
     let bad_class = template("Not A Class");
-    let no_spec = ClaimTemplate { name: "UPPER".into(), ..ClaimTemplate::default() };
-    let twice = ClaimTemplate { name: "same".into(), ..template("ok") };
-    let bad_label = ClaimTemplate { labels: [("".to_owned(), "x".to_owned())].into(), ..template("ok") };
+    let no_spec = ClaimTemplate {
+        name: "UPPER".into(),
+        ..ClaimTemplate::default()
+    };
+    let twice = ClaimTemplate {
+        name: "same".into(),
+        ..template("ok")
+    };
+    let bad_label = ClaimTemplate {
+        labels: [("".to_owned(), "x".to_owned())].into(),
+        ..template("ok")
+    };
     let mut request = request(vec![bad_class, no_spec, twice.clone(), twice, bad_label]);
     request.client_id = "c".repeat(300);
     let fields = fields(prepared(&request));
@@ -66,7 +98,10 @@ fn every_violation_is_told_with_its_place_in_the_request() {
         "claims[3].name",
         "client_id",
     ] {
-        assert!(fields.iter().any(|field| field == wanted), "{wanted} is missing in {fields:?}");
+        assert!(
+            fields.iter().any(|field| field == wanted),
+            "{wanted} is missing in {fields:?}"
+        );
     }
     assert!(fields.iter().any(|field| field.starts_with("claims[4].labels")), "{fields:?}");
 }
@@ -101,7 +136,14 @@ fn the_digest_tells_bodies_apart_and_nothing_else() {
 
     assert_eq!(digest_of(&labelled), digest_of(&same));
     assert_eq!(digest_of(&base), digest_of(&other_id));
-    let bodies = [&base, &labelled, &urgent, &named, &request(vec![template("b")]), &request(vec![template("a"); 2])];
+    let bodies = [
+        &base,
+        &labelled,
+        &urgent,
+        &named,
+        &request(vec![template("b")]),
+        &request(vec![template("a"); 2]),
+    ];
     let digests: std::collections::BTreeSet<_> = bodies.into_iter().map(digest_of).collect();
     assert_eq!(digests.len(), bodies.len());
 }

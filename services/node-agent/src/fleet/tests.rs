@@ -60,7 +60,7 @@ fn prepares_take_their_time_and_name_the_devices() {
     assert!(states(&nodes).is_empty());
     nodes.on_time(Instant::now() + SECOND);
     let reports = nodes.outbox.batch();
-    assert_eq!(reports[0].devices[0].cdi_device_ids, ["dray.example/gpu=gpu-3"]);
+    assert_eq!(reports[0].devices[0].cdi_device_ids, ["d/gpu=p-gpu-3"]);
     assert_eq!(reports[0].devices[0].request_names, ["g"]);
 }
 

@@ -167,7 +167,7 @@ impl Driver {
         }
         inner.record(Record::PrepareDone(uid.to_owned()));
         v1::NodePrepareResourceResponse {
-            devices: devices.into_iter().map(message).collect(),
+            devices: devices.into_iter().map(|device| message(&self.name, device)).collect(),
             error: String::new(),
         }
     }
@@ -191,19 +191,20 @@ impl Driver {
     }
 }
 
-fn message(device: Prepared) -> v1::Device {
+fn message(driver: &DriverName, device: Prepared) -> v1::Device {
     v1::Device {
         request_names: vec![device.request],
+        cdi_device_ids: vec![cdi_id(driver, &device.pool, &device.device)],
         pool_name: device.pool,
-        cdi_device_ids: vec![cdi_id(&device.device)],
         device_name: device.device,
         share_id: None,
     }
 }
 
-/// The CDI id of a simulated device.
-pub(crate) fn cdi_id(device: &str) -> String {
-    format!("dray.example/gpu={device}")
+/// The CDI id of a simulated device, the same each time: `<driver>/gpu=<pool>-<device>`. A pool's name may have slashes,
+/// which the name of a CDI device may not.
+pub(crate) fn cdi_id(driver: &str, pool: &str, device: &str) -> String {
+    format!("{driver}/gpu={}-{device}", pool.replace('/', "_"))
 }
 
 #[tonic::async_trait]

@@ -24,7 +24,7 @@ async fn a_claim_is_prepared_reported_and_unprepared() {
         (device.driver.as_str(), device.pool.as_str(), device.device.as_str()),
         (DRIVER, NODE, "gpu-3")
     );
-    assert_eq!(device.cdi_device_ids, ["dray.example/gpu=gpu-3"]);
+    assert_eq!(device.cdi_device_ids, ["gpu.dray.example/gpu=node-a-gpu-3"]);
     assert_eq!(device.request_names, ["gpu"]);
     assert_eq!(driver.shown.prepared(), [uid.clone()]);
 
@@ -154,8 +154,8 @@ async fn a_prepare_that_hangs_is_given_up_and_undone() {
     config.call_timeout = Duration::from_millis(300);
     let agent = rig.agent_with(config).await;
     let uid = rig.allocate("c", "gpu-0");
-    rig.until(&uid, ClaimState::Failed).await;
-    assert!(rig.controller.report(&uid).unwrap().message.contains("NodePrepareResources"));
+    let hung = |why: &String| why.contains("NodePrepareResources");
+    eventually(SOON, || async { rig.controller.failures(&uid).iter().any(hung) }).await;
 
     rig.server.delete(&uid);
     eventually(SOON, || async { driver.calls(&uid).1 >= 2 }).await;
@@ -277,24 +277,6 @@ async fn a_server_that_lags_does_not_bring_a_claim_back() {
     rig.server.restart_with(after);
     let next = rig.allocate("next", "gpu-0");
     rig.until(&next, ClaimState::Prepared).await;
-    assert_eq!(driver.calls(&uid), (1, 1));
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_open_stream_that_goes_back_is_not_believed() {
-    let rig = Rig::new().await;
-    let driver = rig.driver(Faults::default()).await;
-    let agent = rig.agent().await;
-    let uid = rig.allocate("c", "gpu-0");
-    let before: State = rig.server.state.borrow().clone();
-    rig.until(&uid, ClaimState::Prepared).await;
-    rig.server.delete(&uid);
-    rig.until_released(&uid).await;
-
-    let registrations = rig.server.registered.lock().unwrap().len();
-    rig.server.state.send_replace(before);
-    eventually(SOON, || async { rig.server.registered.lock().unwrap().len() > registrations }).await;
     assert_eq!(driver.calls(&uid), (1, 1));
     agent.stop().await;
 }

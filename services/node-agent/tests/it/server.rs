@@ -33,6 +33,10 @@ pub(crate) struct Server {
     pub(crate) registered: Arc<Mutex<Vec<pb::RegisterAgentsRequest>>>,
     pub(crate) pools: Arc<Mutex<BTreeMap<String, pb::PublishPoolRequest>>>,
     pub(crate) given_back: Arc<Mutex<Vec<String>>>,
+    /// Every slice that was written, as the log has it.
+    pub(crate) slices: watch::Sender<Vec<pb::Event>>,
+    /// Labels of the nodes that are known before anyone registers them.
+    pub(crate) labels: Arc<Mutex<BTreeMap<String, String>>>,
     pub(crate) address: SocketAddr,
     /// Streams end with it.
     life: Arc<Mutex<CancellationToken>>,
@@ -47,6 +51,8 @@ impl Server {
             registered: Arc::default(),
             pools: Arc::default(),
             given_back: Arc::default(),
+            slices: watch::Sender::default(),
+            labels: Arc::default(),
             address,
             life: Arc::default(),
         };
@@ -102,6 +108,18 @@ impl Server {
         uid
     }
 
+    /// A driver's pool has a slice, on `node` alone if it is named.
+    pub(crate) fn write_slice(&self, driver: &str, pool: &str, node: Option<&str>) {
+        let json = json!({"metadata": {"name": pool}, "spec": {"driver": driver, "pool": {"name": pool}, "nodeName": node}});
+        self.slices.send_modify(|slices| {
+            slices.push(pb::Event {
+                sequence: slices.len() as u64 + 1,
+                object: Some(object(pool, &json)),
+                ..pb::Event::default()
+            });
+        });
+    }
+
     /// The claim is not wanted any more; it stays in the list until the agent has let go.
     pub(crate) fn delete(&self, uid: &str) {
         self.state.send_modify(|state| {
@@ -123,6 +141,14 @@ impl Server {
 
     pub(crate) fn knows(&self, uid: &str) -> bool {
         self.state.borrow().claims.keys().any(|(known, _)| known == uid)
+    }
+}
+
+fn object(name: &str, json: &serde_json::Value) -> pb::Object {
+    pb::Object {
+        name: name.to_owned(),
+        json: json.to_string().into_bytes().into(),
+        ..pb::Object::default()
     }
 }
 
@@ -209,8 +235,31 @@ impl Objects for Server {
         Err(Status::unimplemented("not for agents"))
     }
 
-    async fn list(&self, _: Request<pb::ListObjectsRequest>) -> Result<Response<pb::ListObjectsResponse>, Status> {
-        Err(Status::unimplemented("not for agents"))
+    /// In pages of two, all as of the head.
+    async fn list(&self, request: Request<pb::ListObjectsRequest>) -> Result<Response<pb::ListObjectsResponse>, Status> {
+        let request = request.into_inner();
+        let slices = self.slices.borrow().clone();
+        let objects: Vec<pb::Object> = match request.kind.as_str() {
+            "resourceslices" => slices.iter().filter_map(|event| event.object.clone()).collect(),
+            "nodes" => {
+                let labels = self.labels.lock().unwrap();
+                let node = |(name, zone): (&String, &String)| {
+                    object(
+                        name,
+                        &json!({"metadata": {"name": name, "labels": {"zone": zone}}, "spec": {"unschedulable": true}}),
+                    )
+                };
+                labels.iter().map(node).collect()
+            }
+            _ => return Err(Status::invalid_argument("kind")),
+        };
+        let begin: usize = request.page_token.parse().unwrap_or_default();
+        let end = (begin + 2).min(objects.len());
+        Ok(Response::new(pb::ListObjectsResponse {
+            objects: objects[begin..end].to_vec(),
+            next_page_token: if end < objects.len() { end.to_string() } else { String::new() },
+            sequence: slices.len() as u64,
+        }))
     }
 
     async fn delete(&self, _: Request<pb::DeleteObjectRequest>) -> Result<Response<pb::DeleteObjectResponse>, Status> {
@@ -219,8 +268,17 @@ impl Objects for Server {
 
     type WatchStream = Messages<pb::Event>;
 
-    async fn watch(&self, _: Request<pb::WatchObjectsRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("not for agents"))
+    async fn watch(&self, request: Request<pb::WatchObjectsRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let mut told = request.into_inner().after_sequence as usize;
+        let events = WatchStream::new(self.slices.subscribe()).map(move |slices| {
+            let new: Vec<_> = slices[told..].iter().cloned().map(Ok).collect();
+            told = slices.len();
+            new
+        });
+        let life = self.life.lock().unwrap().clone();
+        Ok(Response::new(Box::pin(
+            events.flat_map(futures::stream::iter).take_until(life.cancelled_owned()),
+        )))
     }
 }
 
