@@ -1,9 +1,12 @@
-//! The project's own commands: `cargo xtask up`, `test`, `lint`, `tidy`.
+//! The project's own commands: `cargo xtask up`, `test`, `lint`, `tidy`, `bench`, `chaos`, `conformance`, `compose-test`, `loadtest`.
 //!
 //! Each command is one file. Nothing here is linked into the product; what `dray` itself can do is asked of the `dray`
 //! binary, so that these commands see what a user sees.
 
+mod bench;
+mod compose_test;
 mod lint;
+mod loadtest;
 mod needs;
 mod shell;
 mod test;
@@ -31,6 +34,16 @@ enum Command {
     Lint,
     /// Checks the architecture only: who may depend on what, and what each file must have.
     Tidy,
+    /// Measures Dray beside its yardsticks.
+    Bench(bench::Args),
+    /// Kills services and servers while claims flow, then proves that nothing acknowledged was lost.
+    Chaos(bench::Rest),
+    /// Judges a file or folder of inputs with recorded results.
+    Conformance(bench::Rest),
+    /// Starts docker-compose.yml with images made here, kills an allocator's container under load, audits.
+    ComposeTest(compose_test::Args),
+    /// Runs a k6 script of loadtest/ against a server.
+    Loadtest(loadtest::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +52,11 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Lint => lint::run(),
         Command::Tidy => tidy::run(),
+        Command::Bench(args) => bench::run(&args),
+        Command::Chaos(rest) => bench::chaos(&rest),
+        Command::Conformance(rest) => bench::conformance(&rest),
+        Command::ComposeTest(args) => compose_test::run(&args),
+        Command::Loadtest(args) => loadtest::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,14 +1,19 @@
 //! `cargo xtask up`: builds Dray, starts it on this machine, imports a part of a real trace and shows what came of it.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
+use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{needs, shell};
 
@@ -63,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Builds the binary and returns its file.
-fn build(dev: bool) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(dev: bool) -> anyhow::Result<PathBuf> {
     let profile = if dev { "dev" } else { "release" };
     shell::run(shell::cargo().args(["build", "--package", "dray", "--profile", profile]))?;
     let folder = if dev { "debug" } else { "release" };
@@ -71,7 +76,8 @@ fn build(dev: bool) -> anyhow::Result<PathBuf> {
     Ok(shell::root().join(target).join(folder).join("dray"))
 }
 
-fn fresh_folder() -> anyhow::Result<tempfile::TempDir> {
+/// A new folder that the servers' account can enter.
+pub(crate) fn fresh_folder() -> anyhow::Result<tempfile::TempDir> {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::Builder::new().prefix("dray-up-").tempdir()?;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
@@ -79,9 +85,10 @@ fn fresh_folder() -> anyhow::Result<tempfile::TempDir> {
 }
 
 /// A running `dray up`. It is stopped, with all it started, when this is dropped.
-struct Up {
+pub(crate) struct Up {
     child: Child,
     note: PathBuf,
+    asked_to_stop: Arc<AtomicBool>,
 }
 
 /// What we read of the note that `dray up` leaves when it is ready.
@@ -92,23 +99,37 @@ struct Note {
 }
 
 impl Up {
-    fn start(dray: &Path, data_dir: Option<&Path>, more: &[String]) -> anyhow::Result<Self> {
+    /// Starts `dray up`; with a data folder of its own it also gets free ports. From here on, Ctrl-C is for us to notice.
+    pub(crate) fn start(dray: &Path, data_dir: Option<&Path>, more: &[String]) -> anyhow::Result<Self> {
+        let asked_to_stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&asked_to_stop))?;
+        }
         let mut command = shell::program(dray);
-        command.arg("up").args(more);
+        command.args(["up", "--stop-with-stdin"]).args(more);
         if let Some(data_dir) = data_dir {
             command.arg("--data-dir").arg(data_dir).args(["--grpc-listen", "127.0.0.1:0"]);
         }
         eprintln!("$ {}", shell::show(&command));
-        let child = command.stdin(Stdio::null()).spawn().context("cannot start dray up")?;
+        // A group of its own: Ctrl-C comes to us, and we pass it on once.
+        let child = command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("cannot start dray up")?;
         let note = data_dir
             .map(Path::to_owned)
             .map_or_else(default_data_dir, Ok)?
             .join("running.json");
-        Ok(Self { child, note })
+        Ok(Self {
+            child,
+            note,
+            asked_to_stop,
+        })
     }
 
     /// Waits for the note of this process; returns the server's address.
-    fn until_ready(&mut self) -> anyhow::Result<String> {
+    pub(crate) fn until_ready(&mut self) -> anyhow::Result<String> {
         let end = Instant::now() + READY_DEADLINE;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -120,13 +141,14 @@ impl Up {
             if let Some(note) = note.filter(|note| note.pid == self.child.id()) {
                 return Ok(note.server);
             }
+            ensure!(!self.asked_to_stop.load(Ordering::Relaxed), "stopped while starting");
             ensure!(Instant::now() < end, "dray up was not ready within {READY_DEADLINE:?}");
             pause();
         }
     }
 
     /// Stops everything in order.
-    fn stop(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         self.signal();
         let end = Instant::now() + STOP_DEADLINE;
         while Instant::now() < end {
@@ -139,11 +161,15 @@ impl Up {
         bail!("dray up did not stop within {STOP_DEADLINE:?}");
     }
 
-    /// The terminal's Ctrl-C reaches `dray up` too; we only wait for it.
+    /// Waits for Ctrl-C, then stops everything in order.
     fn until_stopped(&mut self) -> anyhow::Result<()> {
-        let status = self.child.wait()?;
-        ensure!(status.success(), "dray up ended: {status}");
-        Ok(())
+        while !self.asked_to_stop.load(Ordering::Relaxed) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("dray up ended: {status}");
+            }
+            pause();
+        }
+        self.stop()
     }
 
     fn signal(&self) {
@@ -201,11 +227,28 @@ fn demonstrate(args: &Args, dray: &Path, server: &str, data_dir: Option<&Path>) 
         import.args([flag, &value.to_string()]);
     }
     shell::run(with_data_dir(&mut import, data_dir))?;
-    let claims = shell::output(&mut client(&["get", "claims", "-n", "openb", "-o", "name"]))?;
-    let first = claims.lines().next().context("the import left no claims")?;
-    shell::run(&mut client(&["describe", first, "-n", "openb"]))?;
+    let claims = shell::output(&mut client(&["get", "claims", "-n", "openb", "-o", "json"]))?;
+    let claims: Value = serde_json::from_str(&claims)?;
+    for is_allocated in [true, false] {
+        let claim = largest(&claims, is_allocated).context("the import left no such claim")?;
+        eprintln!();
+        shell::run(&mut client(&["describe", "claim", &claim, "-n", "openb"]))?;
+    }
+    eprintln!();
     let mut audit = shell::program(dray);
     shell::run(with_data_dir(audit.arg("audit"), data_dir))
+}
+
+/// The name of the claim with the most devices among those that are, or are not, allocated.
+fn largest(claims: &Value, is_allocated: bool) -> Option<String> {
+    let wanted = |claim: &&Value| claim.pointer("/status/allocation").is_some() == is_allocated;
+    let count = |claim: &&Value| {
+        claim
+            .pointer("/spec/devices/requests/0/exactly/count")
+            .and_then(Value::as_i64)
+    };
+    let claim = claims["items"].as_array()?.iter().filter(wanted).max_by_key(count)?;
+    claim["metadata"]["name"].as_str().map(str::to_owned)
 }
 
 fn with_data_dir<'c>(command: &'c mut Command, data_dir: Option<&Path>) -> &'c mut Command {

@@ -22,7 +22,10 @@ pub struct ConvertError {
 }
 
 fn through_json<To: DeserializeOwned>(what: &'static str, from: &impl Serialize) -> Result<To, ConvertError> {
-    let error = |cause: serde_json::Error| ConvertError { what, cause: cause.to_string() };
+    let error = |cause: serde_json::Error| ConvertError {
+        what,
+        cause: cause.to_string(),
+    };
     let json = serde_json::to_vec(from).map_err(error)?;
     serde_json::from_slice(&json).map_err(error)
 }
@@ -40,9 +43,21 @@ macro_rules! convert {
     };
 }
 
-convert!("claim spec", resource_v1::ResourceClaimSpec, ResourceClaimSpec, claim_spec, claim_spec_message);
+convert!(
+    "claim spec",
+    resource_v1::ResourceClaimSpec,
+    ResourceClaimSpec,
+    claim_spec,
+    claim_spec_message
+);
 convert!("device", resource_v1::Device, Device, device, device_message);
-convert!("node selector", core_v1::NodeSelector, NodeSelector, node_selector, node_selector_message);
+convert!(
+    "node selector",
+    core_v1::NodeSelector,
+    NodeSelector,
+    node_selector,
+    node_selector_message
+);
 
 #[cfg(test)]
 mod tests {
@@ -58,9 +73,17 @@ mod tests {
         let spec: ResourceClaimSpec = serde_json::from_str(json).expect("valid");
         let message = claim_spec_message(&spec).expect("a message");
         let config = &message.devices.as_ref().expect("devices").config[0];
-        let opaque = config.device_configuration.as_ref().and_then(|c| c.opaque.as_ref()).expect("opaque");
+        let opaque = config
+            .device_configuration
+            .as_ref()
+            .and_then(|c| c.opaque.as_ref())
+            .expect("opaque");
         let raw = opaque.parameters.as_ref().and_then(|p| p.raw.clone()).expect("raw");
-        assert_eq!(std::str::from_utf8(&raw).expect("text"), r#"{"b":1,"a":[1.50]}"#, "parameters keep order and number text");
+        assert_eq!(
+            std::str::from_utf8(&raw).expect("text"),
+            r#"{"b":1,"a":[1.50]}"#,
+            "parameters keep order and number text"
+        );
         assert_eq!(claim_spec(&message).expect("a spec"), spec);
     }
 
@@ -70,14 +93,28 @@ mod tests {
             "capacity":{"memory":{"value":"80Gi"}},"taints":[{"key":"k","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"}],
             "consumesCounters":[{"counterSet":"s","counters":{"slots":{"value":"7"}}}]}"#;
         let device: Device = serde_json::from_str(json).expect("valid");
-        assert_eq!(super::device(&device_message(&device).expect("a message")).expect("a device"), device);
+        assert_eq!(
+            super::device(&device_message(&device).expect("a message")).expect("a device"),
+            device
+        );
     }
 
     #[test]
     fn a_bad_quantity_is_named() {
-        let mut message = resource_v1::Device { name: Some("d".into()), ..Default::default() };
-        let value = crate::k8s::io::apimachinery::pkg::api::resource::Quantity { string: Some("80Zi".into()) };
-        message.capacity.insert("memory".into(), resource_v1::DeviceCapacity { value: Some(value), request_policy: None });
+        let mut message = resource_v1::Device {
+            name: Some("d".into()),
+            ..Default::default()
+        };
+        let value = crate::k8s::io::apimachinery::pkg::api::resource::Quantity {
+            string: Some("80Zi".into()),
+        };
+        message.capacity.insert(
+            "memory".into(),
+            resource_v1::DeviceCapacity {
+                value: Some(value),
+                request_policy: None,
+            },
+        );
         let error = super::device(&message).expect_err("no such suffix").to_string();
         assert!(error.starts_with("device: "), "{error}");
     }

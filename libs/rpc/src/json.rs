@@ -11,13 +11,16 @@ pub(crate) mod raw {
         let raw = value.as_ref().and_then(|v| v.raw.as_ref());
         let Some(raw) = raw else { return serializer.serialize_none() };
         let text = std::str::from_utf8(raw).map_err(serde::ser::Error::custom)?;
-        let json: &RawValue = serde_json::from_str(text).map_err(|e| serde::ser::Error::custom(format!("parameters are not JSON: {e}")))?;
+        let json: &RawValue =
+            serde_json::from_str(text).map_err(|e| serde::ser::Error::custom(format!("parameters are not JSON: {e}")))?;
         json.serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawExtension>, D::Error> {
         let json = Option::<Box<RawValue>>::deserialize(deserializer)?;
-        Ok(json.map(|json| RawExtension { raw: Some(json.get().to_owned().into_bytes()) }))
+        Ok(json.map(|json| RawExtension {
+            raw: Some(json.get().to_owned().into_bytes()),
+        }))
     }
 }
 
@@ -28,14 +31,19 @@ pub(crate) mod time {
     use crate::k8s::io::apimachinery::pkg::apis::meta::v1::Time;
 
     pub(crate) fn serialize<S: Serializer>(value: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(time) = value else { return serializer.serialize_none() };
+        let Some(time) = value else {
+            return serializer.serialize_none();
+        };
         let at = jiff::Timestamp::new(time.seconds.unwrap_or(0), 0).map_err(serde::ser::Error::custom)?;
         at.serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
         let at = Option::<jiff::Timestamp>::deserialize(deserializer)?;
-        Ok(at.map(|at| Time { seconds: Some(at.as_second()), nanos: Some(0) }))
+        Ok(at.map(|at| Time {
+            seconds: Some(at.as_second()),
+            nanos: Some(0),
+        }))
     }
 }
 

@@ -11,8 +11,7 @@ use resource_api::claim::{
     DeviceRequest, DeviceSelector, DeviceSubRequest, ExactDeviceRequest, OpaqueDeviceConfiguration, ResourceClaimSpec,
 };
 use resource_api::device::{
-    CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, Device, DeviceAttribute, DeviceCapacity,
-    DeviceCounterConsumption,
+    CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption,
 };
 use resource_api::node::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use resource_api::taint::{DeviceTaint, DeviceToleration};
@@ -43,17 +42,24 @@ where
 
 fn attribute() -> impl Strategy<Value = DeviceAttribute> {
     let single = (of(any::<i64>()), of(any::<bool>()), of(text()), of(text()));
-    let lists = (some_list(any::<i64>()), some_list(any::<bool>()), some_list(text()), some_list(text()));
-    (single, lists).prop_map(|((int, bool, string, version), (ints, bools, strings, versions))| DeviceAttribute {
-        int,
-        bool,
-        string,
-        version,
-        ints,
-        bools,
-        strings,
-        versions,
-    })
+    let lists = (
+        some_list(any::<i64>()),
+        some_list(any::<bool>()),
+        some_list(text()),
+        some_list(text()),
+    );
+    (single, lists).prop_map(
+        |((int, bool, string, version), (ints, bools, strings, versions))| DeviceAttribute {
+            int,
+            bool,
+            string,
+            version,
+            ints,
+            bools,
+            strings,
+            versions,
+        },
+    )
 }
 
 fn capacity() -> impl Strategy<Value = DeviceCapacity> {
@@ -110,8 +116,19 @@ fn node_selector() -> impl Strategy<Value = NodeSelector> {
 }
 
 fn device() -> impl Strategy<Value = Device> {
-    let facts = (text(), btree_map(text(), attribute(), 0..3), btree_map(text(), capacity(), 0..3), vec(consumption(), 0..3));
-    let reach = (of(text()), of(node_selector()), of(any::<bool>()), of(any::<bool>()), of(any::<bool>()));
+    let facts = (
+        text(),
+        btree_map(text(), attribute(), 0..3),
+        btree_map(text(), capacity(), 0..3),
+        vec(consumption(), 0..3),
+    );
+    let reach = (
+        of(text()),
+        of(node_selector()),
+        of(any::<bool>()),
+        of(any::<bool>()),
+        of(any::<bool>()),
+    );
     (facts, reach, vec(taint(), 0..3), texts(), texts()).prop_map(|(facts, reach, taints, binding, failure)| Device {
         name: facts.0.as_str().into(),
         attributes: facts.1,
@@ -148,16 +165,25 @@ fn tolerations() -> impl Strategy<Value = Vec<DeviceToleration>> {
 
 fn exact() -> impl Strategy<Value = ExactDeviceRequest> {
     let requests = of(btree_map(text(), quantity(), 0..3).prop_map(|requests| CapacityRequirements { requests }));
-    (text(), selectors(), text(), any::<i64>(), of(any::<bool>()), tolerations(), requests).prop_map(|parts| ExactDeviceRequest {
-        device_class_name: parts.0,
-        selectors: parts.1,
-        allocation_mode: AllocationMode::from(parts.2.as_str()),
-        count: parts.3,
-        admin_access: parts.4,
-        tolerations: parts.5,
-        capacity: parts.6,
-        derived_attributes: Vec::new(),
-    })
+    (
+        text(),
+        selectors(),
+        text(),
+        any::<i64>(),
+        of(any::<bool>()),
+        tolerations(),
+        requests,
+    )
+        .prop_map(|parts| ExactDeviceRequest {
+            device_class_name: parts.0,
+            selectors: parts.1,
+            allocation_mode: AllocationMode::from(parts.2.as_str()),
+            count: parts.3,
+            admin_access: parts.4,
+            tolerations: parts.5,
+            capacity: parts.6,
+            derived_attributes: Vec::new(),
+        })
 }
 
 fn sub_request() -> impl Strategy<Value = DeviceSubRequest> {
@@ -175,7 +201,11 @@ fn sub_request() -> impl Strategy<Value = DeviceSubRequest> {
 
 /// Parameters keep their key order and the text of their numbers.
 fn configuration() -> impl Strategy<Value = DeviceClaimConfiguration> {
-    let parameters = prop_oneof![Just("{}"), Just(r#"{"b":1.50,"a":[null,"x y"],"n":1e3}"#), Just(r#"{"ü":18446744073709551616}"#)];
+    let parameters = prop_oneof![
+        Just("{}"),
+        Just(r#"{"b":1.50,"a":[null,"x y"],"n":1e3}"#),
+        Just(r#"{"ü":18446744073709551616}"#)
+    ];
     let parameters = of(parameters.prop_map(|json| RawJson::parse(json.to_owned()).expect("JSON")));
     let opaque = (text(), parameters).prop_map(|(driver, parameters)| OpaqueDeviceConfiguration {
         driver: driver.as_str().into(),

@@ -67,9 +67,17 @@ impl Store {
 
     /// All registrations.
     pub async fn agents(&self) -> Result<Vec<AgentRow>, StoreError> {
-        let rows = sqlx::query("SELECT node, agent_id, epoch FROM agents ORDER BY node").fetch_all(&self.pool).await?;
+        let rows = sqlx::query("SELECT node, agent_id, epoch FROM agents ORDER BY node")
+            .fetch_all(&self.pool)
+            .await?;
         rows.iter()
-            .map(|row| Ok(AgentRow { node: row.try_get("node")?, agent_id: row.try_get("agent_id")?, epoch: row.try_get("epoch")? }))
+            .map(|row| {
+                Ok(AgentRow {
+                    node: row.try_get("node")?,
+                    agent_id: row.try_get("agent_id")?,
+                    epoch: row.try_get("epoch")?,
+                })
+            })
             .collect()
     }
 
@@ -102,7 +110,13 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         rows.iter()
-            .map(|row| Ok((row.try_get("claim_uid")?, to_u64(row.try_get("seq")?), row.try_get("draining")?)))
+            .map(|row| {
+                Ok((
+                    row.try_get("claim_uid")?,
+                    to_u64(row.try_get("seq")?),
+                    row.try_get("draining")?,
+                ))
+            })
             .collect()
     }
 
@@ -167,6 +181,8 @@ impl Store {
         .bind(i64::from(limit))
         .fetch_all(&self.pool)
         .await?;
-        rows.iter().map(|row| Ok((row.try_get("claim_uid")?, to_u64(row.try_get("seq")?)))).collect()
+        rows.iter()
+            .map(|row| Ok((row.try_get("claim_uid")?, to_u64(row.try_get("seq")?))))
+            .collect()
     }
 }

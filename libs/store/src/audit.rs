@@ -35,7 +35,8 @@ impl AuditReport {
 const SHOWN_MAX: i64 = 20;
 
 /// The results of all allocations in claims, one row a device. Admin access holds nothing.
-const ALLOCATED: &str = "SELECT o.uid, o.name, o.namespace, r ->> 'driver' AS driver, r ->> 'pool' AS pool, r ->> 'device' AS device
+const ALLOCATED: &str =
+    "SELECT o.uid, o.name, o.namespace, r ->> 'driver' AS driver, r ->> 'pool' AS pool, r ->> 'device' AS device
      FROM objects o, jsonb_array_elements(coalesce((o.body::jsonb #> '{status,allocation,devices,results}'), '[]'::jsonb)) AS r
      WHERE o.kind = 'resourceclaims' AND coalesce((r ->> 'adminAccess')::boolean, false) = false";
 
@@ -154,15 +155,24 @@ impl Store {
 
     async fn audit_in_snapshot(&self) -> Result<AuditReport, StoreError> {
         let mut connection = self.pool.acquire().await?.detach();
-        for statement in ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SET LOCAL statement_timeout = 0", "SET LOCAL work_mem = '64MB'"] {
+        for statement in [
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            "SET LOCAL statement_timeout = 0",
+            "SET LOCAL work_mem = '64MB'",
+        ] {
             sqlx::query(statement).execute(&mut connection).await?;
         }
         let mut report = AuditReport::default();
         for (check, sql) in checks() {
             report.checks.push(check);
-            let rows = sqlx::query(sqlx::AssertSqlSafe(format!("{sql} LIMIT {SHOWN_MAX}"))).fetch_all(&mut connection).await?;
+            let rows = sqlx::query(sqlx::AssertSqlSafe(format!("{sql} LIMIT {SHOWN_MAX}")))
+                .fetch_all(&mut connection)
+                .await?;
             for row in rows {
-                report.violations.push(Violation { check, found: row.try_get::<Option<String>, _>("found")?.unwrap_or_default() });
+                report.violations.push(Violation {
+                    check,
+                    found: row.try_get::<Option<String>, _>("found")?.unwrap_or_default(),
+                });
             }
         }
         let counts = sqlx::query(

@@ -8,9 +8,9 @@ use sqlx::Row;
 use sqlx::postgres::PgPool;
 use uuid::Uuid;
 
+use crate::Store;
 use crate::event_log::{Operation, to_i64, to_u64};
 use crate::mutation::{Kind, Mutation, Op, Outcome, ReleaseMode, Write};
-use crate::Store;
 
 /// A commit that happened in this process, for announcing.
 #[derive(Clone, Debug)]
@@ -277,7 +277,8 @@ fn read_answer(rows: &[sqlx::postgres::PgRow], mutations: &[Mutation]) -> Result
     let head = rows.first().ok_or_else(broken)?;
     let repeated = head.try_get::<i32, _>("code")? == 1;
     let first = to_u64(head.try_get::<i64, _>("seq")?);
-    let detail: Detail = serde_json::from_str(&head.try_get::<String, _>("detail")?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+    let detail: Detail =
+        serde_json::from_str(&head.try_get::<String, _>("detail")?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
 
     let mut next = first;
     let mut outcomes = Vec::with_capacity(mutations.len());
@@ -298,7 +299,12 @@ fn read_answer(rows: &[sqlx::postgres::PgRow], mutations: &[Mutation]) -> Result
         return Ok((outcomes, None));
     }
     let prev = detail.prev.unwrap_or_default();
-    let committed = Committed { first, last: to_u64(detail.last), at_ms: detail.at, kinds: by_kind(mutations, &outcomes, &prev) };
+    let committed = Committed {
+        first,
+        last: to_u64(detail.last),
+        at_ms: detail.at,
+        kinds: by_kind(mutations, &outcomes, &prev),
+    };
     Ok((outcomes, Some(committed)))
 }
 
@@ -306,13 +312,19 @@ fn loss(row: &sqlx::postgres::PgRow) -> Result<Outcome, sqlx::Error> {
     let detail = row.try_get::<Option<String>, _>("detail")?.unwrap_or_default();
     let sequence = row.try_get::<Option<i64>, _>("seq")?.map_or(0, to_u64);
     Ok(match row.try_get::<i32, _>("code")? {
-        1 => Outcome::Conflict { name: detail, found: sequence },
+        1 => Outcome::Conflict {
+            name: detail,
+            found: sequence,
+        },
         2 => Outcome::Exists { name: detail },
         3 => Outcome::Gone { name: detail },
         4 => Outcome::Fenced,
         5 => Outcome::Taken { device: detail },
         6 => Outcome::PoolChanged { pool: detail },
-        7 => Outcome::Repeated { answer: detail, sequence },
+        7 => Outcome::Repeated {
+            answer: detail,
+            sequence,
+        },
         8 => Outcome::IdReused,
         9 => Outcome::AgentPresent { node: detail },
         other => return Err(sqlx::Error::Protocol(format!("dray_commit gave code {other}"))),
@@ -342,6 +354,10 @@ fn by_kind(mutations: &[Mutation], outcomes: &[Outcome], prev: &BTreeMap<String,
     }
     kinds
         .into_iter()
-        .map(|(kind, events)| KindBatch { prev: prev.get(kind.as_ref()).copied().map_or(0, to_u64), kind, events })
+        .map(|(kind, events)| KindBatch {
+            prev: prev.get(kind.as_ref()).copied().map_or(0, to_u64),
+            kind,
+            events,
+        })
         .collect()
 }

@@ -21,7 +21,11 @@ pub struct StoreConfig {
 impl StoreConfig {
     /// Eight connections to `url`.
     pub fn new(url: impl Into<String>, application: impl Into<String>) -> Self {
-        Self { url: url.into(), connections_max: 8, application: application.into() }
+        Self {
+            url: url.into(),
+            connections_max: 8,
+            application: application.into(),
+        }
     }
 }
 
@@ -48,7 +52,10 @@ impl Store {
             .options([
                 ("statement_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
                 ("lock_timeout", LOCK_TIMEOUT.as_millis().to_string()),
-                ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
+                (
+                    "idle_in_transaction_session_timeout",
+                    STATEMENT_TIMEOUT.as_millis().to_string(),
+                ),
                 ("synchronous_commit", "on".to_owned()),
                 ("jit", "off".to_owned()),
             ]);
@@ -78,7 +85,9 @@ impl Store {
 ///
 /// Errors: `Unavailable`; `Corrupt` if an applied migration differs from ours.
 pub async fn migrate(url: &str) -> Result<(), StoreError> {
-    let options = PgConnectOptions::from_str(url).map_err(StoreError::Unavailable)?.application_name("dray-migrate");
+    let options = PgConnectOptions::from_str(url)
+        .map_err(StoreError::Unavailable)?
+        .application_name("dray-migrate");
     let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await?;
     let done = sqlx::migrate!("../../migrations").run(&pool).await;
     pool.close().await;

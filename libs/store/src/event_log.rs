@@ -85,7 +85,10 @@ impl Store {
     /// The head of the log.
     pub async fn head(&self) -> Result<Head, StoreError> {
         let row = sqlx::query("SELECT seq, horizon FROM log_head").fetch_one(&self.pool).await?;
-        Ok(Head { sequence: to_u64(row.try_get("seq")?), horizon: to_u64(row.try_get("horizon")?) })
+        Ok(Head {
+            sequence: to_u64(row.try_get("seq")?),
+            horizon: to_u64(row.try_get("horizon")?),
+        })
     }
 
     /// The last sequence of each kind, and the head, in one snapshot.
@@ -141,7 +144,14 @@ impl Store {
     }
 
     /// What happened to one object, oldest first, also after its deletion; at most `limit` events after `after`.
-    pub async fn story(&self, kind: &str, namespace: &str, name: &str, after: u64, limit: u32) -> Result<Vec<EventRow>, StoreError> {
+    pub async fn story(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, StoreError> {
         // Uids are looked up first, so that the walk over events uses events_uid.
         let sql = format!(
             "SELECT {COLUMNS}, (SELECT c.writer FROM commits c WHERE c.first <= e.seq AND c.last >= e.seq ORDER BY c.first DESC LIMIT 1) AS writer

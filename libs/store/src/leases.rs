@@ -81,13 +81,22 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
         rows.iter()
-            .map(|row| Ok((u16::try_from(row.try_get::<i32, _>("shard")?).unwrap_or(0), to_u64(row.try_get("epoch")?))))
+            .map(|row| {
+                Ok((
+                    u16::try_from(row.try_get::<i32, _>("shard")?).unwrap_or(0),
+                    to_u64(row.try_get("epoch")?),
+                ))
+            })
             .collect()
     }
 
     /// Lets `shards` go. Nothing of this owner commits for them afterwards.
     pub async fn release_shards(&self, owner: &str, shards: &[u16]) -> Result<(), StoreError> {
-        sqlx::query("SELECT dray_release_shards($1, $2)").bind(owner).bind(as_i32(shards)).execute(&self.pool).await?;
+        sqlx::query("SELECT dray_release_shards($1, $2)")
+            .bind(owner)
+            .bind(as_i32(shards))
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 }

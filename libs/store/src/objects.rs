@@ -76,12 +76,10 @@ impl Store {
 
     /// The objects of these uids, in no order; unknown ones are left out.
     pub async fn objects_by_uid(&self, uids: &[Uuid]) -> Result<Vec<Stored>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT kind, namespace, name, uid, seq, created_seq, body FROM objects WHERE uid = ANY ($1)",
-        )
-        .bind(uids)
-        .fetch_all(&self.pool)
-        .await?;
+        let rows = sqlx::query("SELECT kind, namespace, name, uid, seq, created_seq, body FROM objects WHERE uid = ANY ($1)")
+            .bind(uids)
+            .fetch_all(&self.pool)
+            .await?;
         rows.iter().map(stored_from).collect()
     }
 
@@ -98,7 +96,13 @@ impl Store {
     }
 
     /// Up to `limit` objects of a kind (and namespace) in the order of namespace and name, starting after `after`.
-    pub async fn list(&self, kind: &str, namespace: Option<&str>, after: Option<&Cursor>, limit: u32) -> Result<Page, StoreError> {
+    pub async fn list(
+        &self,
+        kind: &str,
+        namespace: Option<&str>,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page, StoreError> {
         let (after_ns, after_name) = after.map_or(("", ""), |c| (c.namespace.as_str(), c.name.as_str()));
         let rows = sqlx::query(
             "SELECT h.seq AS head, o.* FROM log_head h LEFT JOIN LATERAL (
@@ -123,7 +127,14 @@ impl Store {
         }
         let more = items.len() > limit as usize;
         items.truncate(limit as usize);
-        let next = if more { items.last().map(|l| Cursor { namespace: l.namespace.to_string(), name: l.name.to_string() }) } else { None };
+        let next = if more {
+            items.last().map(|l| Cursor {
+                namespace: l.namespace.to_string(),
+                name: l.name.to_string(),
+            })
+        } else {
+            None
+        };
         Ok(Page { items, next, sequence })
     }
 
@@ -163,7 +174,10 @@ impl Store {
                 Ok(PendingUnit {
                     unit: stored_from(row)?,
                     priority: row.try_get::<Option<i32>, _>("priority")?.unwrap_or(0),
-                    home_shard: row.try_get::<Option<i16>, _>("home_shard")?.and_then(|s| u16::try_from(s).ok()).unwrap_or(0),
+                    home_shard: row
+                        .try_get::<Option<i16>, _>("home_shard")?
+                        .and_then(|s| u16::try_from(s).ok())
+                        .unwrap_or(0),
                 })
             })
             .collect()

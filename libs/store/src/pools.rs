@@ -45,13 +45,17 @@ impl Store {
 
     /// All pools. Small rows: a hundred thousand pools are some ten megabytes.
     pub async fn pools(&self) -> Result<Vec<PoolRow>, StoreError> {
-        let rows = sqlx::query("SELECT driver, pool, shard, node, inventory, slices FROM pools").fetch_all(&self.pool).await?;
+        let rows = sqlx::query("SELECT driver, pool, shard, node, inventory, slices FROM pools")
+            .fetch_all(&self.pool)
+            .await?;
         rows.iter().map(pool_from).collect()
     }
 
     /// All held devices.
     pub async fn holdings(&self) -> Result<Vec<HoldingRow>, StoreError> {
-        let rows = sqlx::query("SELECT driver, pool, device, claim_uid, seq, draining FROM holdings").fetch_all(&self.pool).await?;
+        let rows = sqlx::query("SELECT driver, pool, device, claim_uid, seq, draining FROM holdings")
+            .fetch_all(&self.pool)
+            .await?;
         rows.iter()
             .map(|row| {
                 Ok(HoldingRow {

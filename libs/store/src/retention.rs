@@ -78,5 +78,4 @@ impl Store {
         .await?;
         Ok((to_u64(row.try_get("events")?), to_u64(row.try_get("submissions")?)))
     }
-
 }

@@ -82,14 +82,24 @@ impl Writer {
         let (claims, claims_jobs) = mpsc::channel(config.queue_max);
         let (bulk, bulk_jobs) = mpsc::channel(BULK_QUEUE_MAX);
         let config = Arc::new(config);
-        let lane = |jobs| Lane { store: store.clone(), config: config.clone(), announce: announce.clone(), jobs, stop: stop.clone() };
+        let lane = |jobs| Lane {
+            store: store.clone(),
+            config: config.clone(),
+            announce: announce.clone(),
+            jobs,
+            stop: stop.clone(),
+        };
         tasks.spawn(lane(claims_jobs).run());
         tasks.spawn(lane(bulk_jobs).run());
         Self { claims, bulk }
     }
 
     fn lane(&self, mutation: &Mutation) -> &mpsc::Sender<Job> {
-        if mutation.size_bytes() > BULK_BYTES { &self.bulk } else { &self.claims }
+        if mutation.size_bytes() > BULK_BYTES {
+            &self.bulk
+        } else {
+            &self.claims
+        }
     }
 
     /// Commits `mutation`; waits for room in the queue.
@@ -97,7 +107,10 @@ impl Writer {
     /// Errors: `Stopped`, `Unavailable`, `CommitUnknown`, `Corrupt`.
     pub async fn commit(&self, mutation: Mutation) -> Result<Outcome, StoreError> {
         let (answer, wait) = oneshot::channel();
-        self.lane(&mutation).send(Job { mutation, answer }).await.map_err(|_| StoreError::Stopped)?;
+        self.lane(&mutation)
+            .send(Job { mutation, answer })
+            .await
+            .map_err(|_| StoreError::Stopped)?;
         wait.await.map_err(|_| StoreError::CommitUnknown)?
     }
 
@@ -109,17 +122,25 @@ impl Writer {
     /// Puts `mutation` in the queue and returns where its outcome will be. Refuses with `Overloaded` if the queue is full.
     pub fn enqueue(&self, mutation: Mutation) -> Result<oneshot::Receiver<Result<Outcome, StoreError>>, StoreError> {
         let (answer, wait) = oneshot::channel();
-        self.lane(&mutation).try_send(Job { mutation, answer }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => StoreError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => StoreError::Stopped,
-        })?;
+        self.lane(&mutation)
+            .try_send(Job { mutation, answer })
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => StoreError::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => StoreError::Stopped,
+            })?;
         Ok(wait)
     }
 
     /// As [`Writer::enqueue`], but waits for room in the queue: for callers with flow control of their own.
-    pub async fn enqueue_waiting(&self, mutation: Mutation) -> Result<oneshot::Receiver<Result<Outcome, StoreError>>, StoreError> {
+    pub async fn enqueue_waiting(
+        &self,
+        mutation: Mutation,
+    ) -> Result<oneshot::Receiver<Result<Outcome, StoreError>>, StoreError> {
         let (answer, wait) = oneshot::channel();
-        self.lane(&mutation).send(Job { mutation, answer }).await.map_err(|_| StoreError::Stopped)?;
+        self.lane(&mutation)
+            .send(Job { mutation, answer })
+            .await
+            .map_err(|_| StoreError::Stopped)?;
         Ok(wait)
     }
 
@@ -183,7 +204,11 @@ impl Lane {
                 }
             }
             let batch = next_batch(&mut waiting, &self.config);
-            let commit = Commit { store: self.store.clone(), config: self.config.clone(), announce: self.announce.clone() };
+            let commit = Commit {
+                store: self.store.clone(),
+                config: self.config.clone(),
+                announce: self.announce.clone(),
+            };
             under_way.spawn(commit.run(batch));
         }
         while under_way.join_next().await.is_some() {}
@@ -279,7 +304,11 @@ impl Commit {
             match &error {
                 sqlx::Error::Database(db) if !is_passing(db.code().as_deref()) => {
                     tracing::warn!(error = %error, mutations = mutations.len(), "the database refused a batch");
-                    return Err(if mutations.len() > 1 { Failure::Split } else { Failure::Refused(error.to_string()) });
+                    return Err(if mutations.len() > 1 {
+                        Failure::Split
+                    } else {
+                        Failure::Refused(error.to_string())
+                    });
                 }
                 sqlx::Error::Database(_) | sqlx::Error::PoolTimedOut => {}
                 sqlx::Error::PoolClosed => return Err(Failure::Unavailable),

@@ -26,12 +26,26 @@ fn write(name: &str, uid: Uuid, op: Op, body: &str) -> Mutation {
         cause: None,
         trace: None,
     };
-    Mutation { writes: vec![write], ..Mutation::default() }
+    Mutation {
+        writes: vec![write],
+        ..Mutation::default()
+    }
 }
 
 fn open(url: &str, connections_max: u32, tasks: &mut JoinSet<()>) -> (Store, Writer) {
-    let store = Store::connect(&StoreConfig { url: url.to_owned(), connections_max, application: "test".into() }).unwrap();
-    let writer = Writer::spawn(store.clone(), WriterConfig::new("test"), None, tasks, CancellationToken::new());
+    let store = Store::connect(&StoreConfig {
+        url: url.to_owned(),
+        connections_max,
+        application: "test".into(),
+    })
+    .unwrap();
+    let writer = Writer::spawn(
+        store.clone(),
+        WriterConfig::new("test"),
+        None,
+        tasks,
+        CancellationToken::new(),
+    );
     (store, writer)
 }
 
@@ -57,7 +71,10 @@ async fn begin_update(url: &str, name: &str, body: &str) -> PgConnection {
         "UPDATE kind_heads SET seq = h.seq FROM log_head h WHERE kind = 'resourceclaims'".to_owned(),
         "INSERT INTO commits SELECT seq, seq, 'slow', gen_random_uuid(), now(), '{}' FROM log_head".to_owned(),
     ] {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await
+            .unwrap();
     }
     connection
 }
@@ -94,8 +111,13 @@ async fn a_reader_never_passes_an_event_that_commits_late() {
         let page = store.list("resourceclaims", Some("team-a"), None, 10).await.unwrap();
         assert_eq!(page.sequence, start);
         let expected = if commits { 2 } else { 1 };
-        let watchers: Vec<_> = [start, page.sequence].map(|after| tokio::spawn(watch(store.clone(), after, expected))).into();
-        sqlx::raw_sql(if commits { "COMMIT" } else { "ROLLBACK" }).execute(&mut slow).await.unwrap();
+        let watchers: Vec<_> = [start, page.sequence]
+            .map(|after| tokio::spawn(watch(store.clone(), after, expected)))
+            .into();
+        sqlx::raw_sql(if commits { "COMMIT" } else { "ROLLBACK" })
+            .execute(&mut slow)
+            .await
+            .unwrap();
         let late = fast.await.unwrap();
         for watcher in watchers {
             let seen = watcher.await.unwrap();
@@ -117,8 +139,20 @@ async fn a_writer_that_never_finishes_is_ended_and_the_others_go_on() {
     let mut stuck = begin_update(&url, "first", "{\"a\":1}").await;
     // The server ends it after its idle limit (ours is 10 s; this session's 2 s keep the test short).
     won(&writer, write("second", Uuid::now_v7(), Op::Create, "{}")).await;
-    assert!(sqlx::raw_sql("COMMIT").execute(&mut stuck).await.is_err(), "its client gets an error");
-    assert_eq!(store.object("resourceclaims", "team-a", "first").await.unwrap().unwrap().body.as_ref(), "{}");
+    assert!(
+        sqlx::raw_sql("COMMIT").execute(&mut stuck).await.is_err(),
+        "its client gets an error"
+    );
+    assert_eq!(
+        store
+            .object("resourceclaims", "team-a", "first")
+            .await
+            .unwrap()
+            .unwrap()
+            .body
+            .as_ref(),
+        "{}"
+    );
     assert!(store.audit().await.unwrap().is_clean());
 }
 
@@ -144,7 +178,9 @@ async fn eight_writers_and_every_watcher_sees_all_in_order_per_object() {
             }
         });
     }
-    let watchers: Vec<_> = (0..3).map(|_| tokio::spawn(watch(store.clone(), 0, WRITERS * UPDATES))).collect();
+    let watchers: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(watch(store.clone(), 0, WRITERS * UPDATES)))
+        .collect();
     writers.join_all().await;
     for watcher in watchers {
         let seen = watcher.await.unwrap();
@@ -159,7 +195,11 @@ async fn eight_writers_and_every_watcher_sees_all_in_order_per_object() {
     let mut last: HashMap<&str, usize> = HashMap::new();
     for event in &events {
         let value: usize = event.body.parse().unwrap();
-        assert!(last.insert(&event.name, value).is_none_or(|before| value == before + 1), "{}", event.name);
+        assert!(
+            last.insert(&event.name, value).is_none_or(|before| value == before + 1),
+            "{}",
+            event.name
+        );
     }
     assert!(store.audit().await.unwrap().is_clean());
 }
@@ -205,7 +245,11 @@ async fn cancelled_requests_leave_no_transaction_and_lose_nothing_acknowledged()
     for i in 0..160_u64 {
         let (store, writer) = (store.clone(), writer.clone());
         // Half of them go away after 0..60 ms: the future is dropped wherever it stands.
-        let patience = if i % 2 == 0 { Duration::from_millis(i * 7 % 60) } else { Duration::from_secs(60) };
+        let patience = if i % 2 == 0 {
+            Duration::from_millis(i * 7 % 60)
+        } else {
+            Duration::from_secs(60)
+        };
         requests.spawn(async move {
             let name = format!("claim-{i}");
             let request = async {
@@ -238,13 +282,23 @@ async fn cancelled_requests_leave_no_transaction_and_lose_nothing_acknowledged()
         .unwrap();
         assert_eq!(idle, 0);
     }
-    assert!(unanswered > 40 && acknowledged.len() >= 80, "{unanswered} cancelled, {} acknowledged", acknowledged.len());
+    assert!(
+        unanswered > 40 && acknowledged.len() >= 80,
+        "{unanswered} cancelled, {} acknowledged",
+        acknowledged.len()
+    );
     for i in 0..20 {
         won(&writer, write(&format!("plain-{i}"), Uuid::now_v7(), Op::Create, "{}")).await;
         store.object("resourceclaims", "team-a", "claim-1").await.unwrap().unwrap();
     }
     let (all, _) = direct.list_all("resourceclaims").await.unwrap();
     let names: HashSet<String> = all.iter().map(|o| o.name.to_string()).collect();
-    assert!(acknowledged.iter().all(|name| names.contains(name)), "nothing acknowledged is missing");
-    assert!(direct.audit().await.unwrap().is_clean(), "the others are there completely or not at all");
+    assert!(
+        acknowledged.iter().all(|name| names.contains(name)),
+        "nothing acknowledged is missing"
+    );
+    assert!(
+        direct.audit().await.unwrap().is_clean(),
+        "the others are there completely or not at all"
+    );
 }

@@ -89,7 +89,7 @@ impl Drop for Up {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(100));
+            machine::pause(100);
         }
         drop(self.child.kill());
         drop(self.child.wait());
@@ -104,7 +104,16 @@ async fn start(args: &Args) -> anyhow::Result<(Up, Note)> {
     let dray: PathBuf = std::env::current_exe()?.with_file_name("dray");
     let dir = machine::open_dir()?;
     let child = Command::new(dray)
-        .args(["up", "--grpc-listen", "127.0.0.1:0", "--log", "warn", "--allocators", &args.allocators.to_string(), "--data-dir"])
+        .args([
+            "up",
+            "--grpc-listen",
+            "127.0.0.1:0",
+            "--log",
+            "warn",
+            "--allocators",
+            &args.allocators.to_string(),
+            "--data-dir",
+        ])
         .arg(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -124,7 +133,9 @@ async fn start(args: &Args) -> anyhow::Result<(Up, Note)> {
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let (up, first) = start(&args).await?;
-    let channel = Channel::from_shared(first.server.clone())?.connect_timeout(Duration::from_secs(2)).connect_lazy();
+    let channel = Channel::from_shared(first.server.clone())?
+        .connect_timeout(Duration::from_secs(2))
+        .connect_lazy();
     // Fewer devices than the clients ask for together, so that some wait at any time.
     cluster::publish(&channel, 8, 4).await?;
 
@@ -135,7 +146,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     for n in 0..args.clients {
         clients.spawn(client(n, channel.clone(), counts.clone(), ledger.clone(), stop.clone()));
     }
-    let mut figures = Figures { seconds: args.seconds, seed, ..Figures::default() };
+    let mut figures = Figures {
+        seconds: args.seconds,
+        seed,
+        ..Figures::default()
+    };
     let end = Instant::now() + Duration::from_secs_f64(args.seconds);
     let mut random = seed;
     while Instant::now() < end {
@@ -171,7 +186,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     println!("{table}");
     println!("seed {seed}; the audit is clean, nothing acknowledged is lost");
-    anyhow::ensure!(figures.allocated > 0 && figures.kills.values().sum::<u64>() > 0, "nothing happened: no claim was allocated or nothing was killed");
+    anyhow::ensure!(
+        figures.allocated > 0 && figures.kills.values().sum::<u64>() > 0,
+        "nothing happened: no claim was allocated or nothing was killed"
+    );
     report::write("chaos", &figures)
 }
 
@@ -186,9 +204,18 @@ fn next_random(state: u64) -> u64 {
 /// Kills one process; its name.
 fn kill_one(dir: &Path, random: u64) -> anyhow::Result<Option<String>> {
     let Some(note) = note(dir) else { return Ok(None) };
-    let alive: Vec<(&str, i32)> = note.processes.iter().filter_map(|p| Some((p.name.as_str(), p.pid?))).collect();
-    let Some((name, pid)) = alive.get(usize::try_from(random % alive.len().max(1) as u64)?) else { return Ok(None) };
-    Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status()?;
+    let alive: Vec<(&str, i32)> = note
+        .processes
+        .iter()
+        .filter_map(|p| Some((p.name.as_str(), p.pid?)))
+        .collect();
+    let Some((name, pid)) = alive.get(usize::try_from(random % alive.len().max(1) as u64)?) else {
+        return Ok(None);
+    };
+    Command::new("kill")
+        .args(["-9", &pid.to_string()])
+        .stderr(Stdio::null())
+        .status()?;
     Ok(Some((*name).to_owned()))
 }
 
@@ -214,13 +241,18 @@ async fn client(
         let uid = submitted.unit_uid;
         ledger.lock().await.alive.insert(uid.clone());
         let timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
-        if let Ok(unit) = units.wait(pb::WaitUnitRequest { uid: uid.clone(), timeout }).await
+        if let Ok(unit) = units
+            .wait(pb::WaitUnitRequest {
+                uid: uid.clone(),
+                timeout,
+            })
+            .await
             && unit.into_inner().phase == i32::from(pb::UnitPhase::Allocated)
         {
             counts.allocated.fetch_add(1, Ordering::Relaxed);
         }
         // Every fifth stays, as long as there is room for others.
-        if round % 5 == 0 && round < 10 {
+        if round.is_multiple_of(5) && round < 10 {
             continue;
         }
         persist(&counts, || {
@@ -262,10 +294,18 @@ async fn settle(channel: &Channel, database_url: &str) -> anyhow::Result<u64> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let mut units = UnitsClient::new(channel.clone());
-        let listed = units.list(pb::ListUnitsRequest { page_size: 5_000, ..Default::default() }).await;
+        let listed = units
+            .list(pb::ListUnitsRequest {
+                page_size: 5_000,
+                ..Default::default()
+            })
+            .await;
         if let Ok(listed) = listed {
             let units = listed.into_inner().units;
-            let waiting: Vec<_> = units.iter().filter(|u| u.phase == i32::from(pb::UnitPhase::Pending)).collect();
+            let waiting: Vec<_> = units
+                .iter()
+                .filter(|u| u.phase == i32::from(pb::UnitPhase::Pending))
+                .collect();
             let held = store.holdings().await.map(|h| h.len()).unwrap_or(0);
             // Either nobody waits, or everything is taken.
             if waiting.is_empty() || held >= 8 * 4 {
@@ -287,7 +327,10 @@ async fn settle(channel: &Channel, database_url: &str) -> anyhow::Result<u64> {
 async fn verify(channel: &Channel, database_url: &str, ledger: &Ledger) -> anyhow::Result<()> {
     let mut units = UnitsClient::new(channel.clone());
     for uid in &ledger.alive {
-        units.get(pb::GetUnitRequest { uid: uid.clone() }).await.with_context(|| format!("unit {uid} was acknowledged and is lost"))?;
+        units
+            .get(pb::GetUnitRequest { uid: uid.clone() })
+            .await
+            .with_context(|| format!("unit {uid} was acknowledged and is lost"))?;
     }
     for uid in &ledger.deleted {
         let found = units.get(pb::GetUnitRequest { uid: uid.clone() }).await;
@@ -296,7 +339,9 @@ async fn verify(channel: &Channel, database_url: &str, ledger: &Ledger) -> anyho
             "unit {uid} was deleted and is still there: {found:?}"
         );
     }
-    let report = store::Store::connect(&store::StoreConfig::new(database_url, "chaos"))?.audit().await?;
+    let report = store::Store::connect(&store::StoreConfig::new(database_url, "chaos"))?
+        .audit()
+        .await?;
     anyhow::ensure!(report.is_clean(), "the audit found violations: {:?}", report.violations);
     Ok(())
 }

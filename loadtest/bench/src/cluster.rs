@@ -16,7 +16,11 @@ const AT_ONCE: usize = 64;
 pub(crate) async fn publish(channel: &Channel, nodes: usize, devices: usize) -> anyhow::Result<()> {
     let class = serde_json::json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
         "spec": {"selectors": [{"cel": {"expression": format!("device.driver == \"{DRIVER}\"")}}]}});
-    ObjectsClient::new(channel.clone()).apply(pb::ApplyRequest { json: serde_json::to_vec(&class)? }).await?;
+    ObjectsClient::new(channel.clone())
+        .apply(pb::ApplyRequest {
+            json: serde_json::to_vec(&class)?,
+        })
+        .await?;
     let mut publishing = JoinSet::new();
     for n in 0..nodes {
         if publishing.len() >= AT_ONCE
@@ -35,13 +39,22 @@ pub(crate) async fn publish(channel: &Channel, nodes: usize, devices: usize) -> 
 }
 
 fn pool(node: &str, devices: usize) -> pb::PublishPoolRequest {
-    let text = |value: &str| v1::DeviceAttribute { string: Some(value.to_owned()), ..Default::default() };
+    let text = |value: &str| v1::DeviceAttribute {
+        string: Some(value.to_owned()),
+        ..Default::default()
+    };
     let device = |i: usize| v1::Device {
         name: Some(format!("gpu-{i}")),
         attributes: [
             ("model".to_owned(), text("H100")),
             ("uuid".to_owned(), text(&format!("{node}-{i}"))),
-            ("index".to_owned(), v1::DeviceAttribute { int: i64::try_from(i).ok(), ..Default::default() }),
+            (
+                "index".to_owned(),
+                v1::DeviceAttribute {
+                    int: i64::try_from(i).ok(),
+                    ..Default::default()
+                },
+            ),
         ]
         .into(),
         ..Default::default()
@@ -56,13 +69,28 @@ fn pool(node: &str, devices: usize) -> pb::PublishPoolRequest {
 
 /// A unit of one claim for one device.
 pub(crate) fn one_gpu(client_id: String) -> pb::SubmitRequest {
-    let exactly = v1::ExactDeviceRequest { device_class_name: Some("gpu".to_owned()), ..Default::default() };
-    let request = v1::DeviceRequest { name: Some("gpu".to_owned()), exactly: Some(exactly), ..Default::default() };
-    let spec = v1::ResourceClaimSpec { devices: Some(v1::DeviceClaim { requests: vec![request], ..Default::default() }) };
+    let exactly = v1::ExactDeviceRequest {
+        device_class_name: Some("gpu".to_owned()),
+        ..Default::default()
+    };
+    let request = v1::DeviceRequest {
+        name: Some("gpu".to_owned()),
+        exactly: Some(exactly),
+        ..Default::default()
+    };
+    let spec = v1::ResourceClaimSpec {
+        devices: Some(v1::DeviceClaim {
+            requests: vec![request],
+            ..Default::default()
+        }),
+    };
     pb::SubmitRequest {
         namespace: "bench".to_owned(),
         client_id,
-        claims: vec![pb::ClaimTemplate { spec: Some(spec), ..Default::default() }],
+        claims: vec![pb::ClaimTemplate {
+            spec: Some(spec),
+            ..Default::default()
+        }],
         priority: 0,
     }
 }

@@ -89,7 +89,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let singles = singles(&fleet, args.singles).await?;
     let round_trip_ms = floor::nats_round_trip_ms(&fleet.nats).await?;
     let single_commit_ms = floor::single_commit_ms(&fleet.url).await?;
-    let clean = store::Store::connect(&store::StoreConfig::new(fleet.url.clone(), "bench"))?.audit().await?;
+    let clean = store::Store::connect(&store::StoreConfig::new(fleet.url.clone(), "bench"))?
+        .audit()
+        .await?;
     anyhow::ensure!(clean.is_clean(), "the audit found violations: {:?}", clean.violations);
     let floor_rate = floor::claims_per_s(&fleet.database, args.burst).await?;
 
@@ -124,24 +126,53 @@ fn print(f: &Figures) {
     let mut row = |name: &str, value: String, beside: String| {
         table.add_row([name.to_owned(), value, beside]);
     };
-    row("burst, claims/s", format!("{:.0}", f.burst_claims_per_s), format!("{:.2} of the floor", f.burst_ratio_to_floor));
-    row("steady, claims/s (each also deleted)", format!("{:.0}", f.claims_per_s), format!("{:.2} of the floor", f.ratio_to_floor));
-    row("floor, claims/s", format!("{:.0}", f.floor_claims_per_s), "bare SQL, the same rows of submission and allocation".into());
-    row("burst, submit to allocated p50 / p99", format!("{:.1} / {:.1} ms", f.burst_p50_ms, f.burst_p99_ms), "queueing".into());
-    row("steady, submit to allocated p50 / p99", format!("{:.1} / {:.1} ms", f.p50_ms, f.p99_ms), "saturated".into());
+    row(
+        "burst, claims/s",
+        format!("{:.0}", f.burst_claims_per_s),
+        format!("{:.2} of the floor", f.burst_ratio_to_floor),
+    );
+    row(
+        "steady, claims/s (each also deleted)",
+        format!("{:.0}", f.claims_per_s),
+        format!("{:.2} of the floor", f.ratio_to_floor),
+    );
+    row(
+        "floor, claims/s",
+        format!("{:.0}", f.floor_claims_per_s),
+        "bare SQL, the same rows of submission and allocation".into(),
+    );
+    row(
+        "burst, submit to allocated p50 / p99",
+        format!("{:.1} / {:.1} ms", f.burst_p50_ms, f.burst_p99_ms),
+        "queueing".into(),
+    );
+    row(
+        "steady, submit to allocated p50 / p99",
+        format!("{:.1} / {:.1} ms", f.p50_ms, f.p99_ms),
+        "saturated".into(),
+    );
     row(
         "one in flight p50 / p99",
         format!("{:.2} / {:.2} ms", f.single_p50_ms, f.single_p99_ms),
-        format!("{:.1} x (commit {:.2} ms + 2 x NATS {:.2} ms)", f.single_ratio, f.single_commit_ms, f.nats_round_trip_ms),
+        format!(
+            "{:.1} x (commit {:.2} ms + 2 x NATS {:.2} ms)",
+            f.single_ratio, f.single_commit_ms, f.nats_round_trip_ms
+        ),
     );
     let c = &f.cpu_per_claim;
     row(
         "CPU per claim (burst)",
         format!("{:.0} µs", c.postgres_us + c.nats_us + c.services_us + c.client_us),
-        format!("Postgres {:.0}, NATS {:.0}, services {:.0}, client {:.0}", c.postgres_us, c.nats_us, c.services_us, c.client_us),
+        format!(
+            "Postgres {:.0}, NATS {:.0}, services {:.0}, client {:.0}",
+            c.postgres_us, c.nats_us, c.services_us, c.client_us
+        ),
     );
     println!("{table}");
-    println!("{} nodes x {} devices, load average at the start {:.1}", f.nodes, f.devices, f.load);
+    println!(
+        "{} nodes x {} devices, load average at the start {:.1}",
+        f.nodes, f.devices, f.load
+    );
 }
 
 /// One stream that sees every allocation.
@@ -152,18 +183,33 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) async fn start(fleet: &Fleet) -> anyhow::Result<Self> {
-        let head = rpc::dray::v1::log_client::LogClient::new(fleet.channel.clone()).head(pb::HeadRequest {}).await?.into_inner();
-        let request = pb::WatchUnitsRequest { namespace: String::new(), after_sequence: head.sequence };
+        let head = rpc::dray::v1::log_client::LogClient::new(fleet.channel.clone())
+            .head(pb::HeadRequest {})
+            .await?
+            .into_inner();
+        let request = pb::WatchUnitsRequest {
+            namespace: String::new(),
+            after_sequence: head.sequence,
+        };
         let mut events = UnitsClient::new(fleet.channel.clone()).watch(request).await?.into_inner();
         let (out, allocated) = mpsc::channel(100_000);
         let mut task = JoinSet::new();
         task.spawn(async move {
             while let Ok(Some(event)) = events.message().await {
-                let Some(unit) = event.unit.filter(|unit| unit.phase == i32::from(pb::UnitPhase::Allocated)) else { continue };
+                let Some(unit) = event.unit.filter(|unit| unit.phase == i32::from(pb::UnitPhase::Allocated)) else {
+                    continue;
+                };
                 if event.operation == "DELETED" {
                     continue;
                 }
-                if out.send(Allocated { uid: unit.uid, at: Instant::now() }).await.is_err() {
+                if out
+                    .send(Allocated {
+                        uid: unit.uid,
+                        at: Instant::now(),
+                    })
+                    .await
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -224,7 +270,9 @@ pub(crate) async fn burst(fleet: &Fleet, watch: &mut Watch, n: usize) -> anyhow:
     let submitted = submitted.lock().await;
     let mut latency = Histogram::new(3)?;
     for allocation in &allocations {
-        let at = submitted.get(&allocation.uid).context("an allocation of a unit that was not submitted here")?;
+        let at = submitted
+            .get(&allocation.uid)
+            .context("an allocation of a unit that was not submitted here")?;
         latency.record(u64::try_from((allocation.at - *at).as_micros())?)?;
     }
     Ok(Burst {
@@ -237,7 +285,12 @@ pub(crate) async fn burst(fleet: &Fleet, watch: &mut Watch, n: usize) -> anyhow:
 
 fn per_claim(cpu: Cpu, n: usize) -> CpuPerClaim {
     let us = |seconds: f64| seconds * 1e6 / n as f64;
-    CpuPerClaim { postgres_us: us(cpu.postgres), nats_us: us(cpu.nats), services_us: us(cpu.services), client_us: us(cpu.client) }
+    CpuPerClaim {
+        postgres_us: us(cpu.postgres),
+        nats_us: us(cpu.nats),
+        services_us: us(cpu.services),
+        client_us: us(cpu.client),
+    }
 }
 
 struct Steady {
@@ -270,7 +323,10 @@ async fn steady(fleet: &Fleet, watch: &mut Watch, args: &Args, mut live: VecDequ
 
     let (requests, outgoing) = mpsc::channel::<pb::SubmitRequest>(args.outstanding);
     let mut client = UnitsClient::new(fleet.channel.clone());
-    let mut answers = client.submit_stream(tokio_stream::wrappers::ReceiverStream::new(outgoing)).await?.into_inner();
+    let mut answers = client
+        .submit_stream(tokio_stream::wrappers::ReceiverStream::new(outgoing))
+        .await?
+        .into_inner();
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(args.seconds);
     let mut handed: HashMap<String, Instant> = HashMap::new();
@@ -342,7 +398,13 @@ async fn singles(fleet: &Fleet, n: usize) -> anyhow::Result<Histogram<u64>> {
     for i in 0..n + 20 {
         let began = Instant::now();
         let submitted = client.submit(cluster::one_gpu(format!("single-{i}"))).await?.into_inner();
-        let unit = client.wait(pb::WaitUnitRequest { uid: submitted.unit_uid.clone(), timeout: None }).await?.into_inner();
+        let unit = client
+            .wait(pb::WaitUnitRequest {
+                uid: submitted.unit_uid.clone(),
+                timeout: None,
+            })
+            .await?
+            .into_inner();
         let took = began.elapsed();
         anyhow::ensure!(unit.phase == i32::from(pb::UnitPhase::Allocated), "not allocated: {unit:?}");
         if i >= 20 {

@@ -16,6 +16,8 @@ pub(crate) struct Fleet {
     pub(crate) database: Database,
     pub(crate) nats: Nats,
     pub(crate) url: String,
+    /// Address of ingest, as `--server` takes it.
+    pub(crate) server: String,
     pub(crate) channel: Channel,
     pub(crate) allocator_health: Vec<SocketAddr>,
     ingest: Child,
@@ -47,7 +49,11 @@ impl Cpu {
 /// The `dray` binary next to this one.
 fn dray() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("dray");
-    anyhow::ensure!(path.exists(), "{} is missing; build it with the same profile (cargo xtask bench does)", path.display());
+    anyhow::ensure!(
+        path.exists(),
+        "{} is missing; build it with the same profile (cargo xtask bench does)",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -66,7 +72,15 @@ impl Fleet {
         let spawn = |args: &[&str], health: SocketAddr| -> anyhow::Result<Child> {
             Command::new(dray()?)
                 .args(args)
-                .args(["--database-url", &url, "--nats-url", &nats.url(), "--health-listen", &health.to_string(), "--stop-with-stdin"])
+                .args([
+                    "--database-url",
+                    &url,
+                    "--nats-url",
+                    &nats.url(),
+                    "--health-listen",
+                    &health.to_string(),
+                    "--stop-with-stdin",
+                ])
                 .env("DRAY_LOG", "warn")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
@@ -95,14 +109,29 @@ impl Fleet {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        Ok(Self { database, nats, url, channel, allocator_health, ingest, allocators: children, controller, _nats_dir: nats_dir })
+        Ok(Self {
+            database,
+            nats,
+            url,
+            server: format!("http://{grpc}"),
+            channel,
+            allocator_health,
+            ingest,
+            allocators: children,
+            controller,
+            _nats_dir: nats_dir,
+        })
     }
 
     /// CPU time used so far, by part.
     pub(crate) fn cpu(&self) -> Cpu {
         let services = [&self.ingest, &self.controller].into_iter().chain(&self.allocators);
         Cpu {
-            postgres: self.database.postgres.pid().map_or(0.0, |pid| cpu_seconds_of_group(pid.cast_unsigned())),
+            postgres: self
+                .database
+                .postgres
+                .pid()
+                .map_or(0.0, |pid| cpu_seconds_of_group(pid.cast_unsigned())),
             nats: self.nats.pid().map_or(0.0, |pid| cpu_seconds(pid.cast_unsigned())),
             services: services.map(|child| cpu_seconds(child.id())).sum(),
             client: cpu_seconds(std::process::id()),
@@ -115,7 +144,9 @@ impl Fleet {
         for health in &self.allocator_health {
             let text = crate::machine::http_get(*health, "/metrics").await?;
             let values = text.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
-            sum += values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
+            sum += values
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                .sum::<f64>();
         }
         Ok(sum)
     }
@@ -123,12 +154,15 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        for child in [&mut self.ingest, &mut self.controller].into_iter().chain(&mut self.allocators) {
+        for child in [&mut self.ingest, &mut self.controller]
+            .into_iter()
+            .chain(&mut self.allocators)
+        {
             drop(child.stdin.take()); // asks it to stop
             let stopped = (0..100).any(|_| {
                 let done = matches!(child.try_wait(), Ok(Some(_)));
                 if !done {
-                    std::thread::sleep(Duration::from_millis(50));
+                    crate::machine::pause(50);
                 }
                 done
             });

@@ -21,7 +21,16 @@ pub(crate) async fn claims_per_s(database: &Database, n: usize) -> anyhow::Resul
         let store = Store::connect(&StoreConfig::new(url, "floor"))?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let writer = Writer::spawn(store.clone(), WriterConfig { queue_max: 2 * n, ..WriterConfig::new("floor") }, None, &mut tasks, stop.clone());
+        let writer = Writer::spawn(
+            store.clone(),
+            WriterConfig {
+                queue_max: 2 * n,
+                ..WriterConfig::new("floor")
+            },
+            None,
+            &mut tasks,
+            stop.clone(),
+        );
         // Connections and plans are warm in the services too.
         writer.commit_all((0..64).map(|_| claim_and_unit("warm").0).collect()).await;
         let (submissions, ids): (Vec<_>, Vec<_>) = (0..n).map(|i| claim_and_unit(&format!("job-{i}"))).unzip();
@@ -30,7 +39,9 @@ pub(crate) async fn claims_per_s(database: &Database, n: usize) -> anyhow::Resul
         let submitting = began.elapsed();
         let mut allocations = Vec::with_capacity(n);
         for (i, (outcome, (claim, unit))) in outcomes.into_iter().zip(ids).enumerate() {
-            let Outcome::Won { sequences } = outcome? else { anyhow::bail!("a bare submission lost") };
+            let Outcome::Won { sequences } = outcome? else {
+                anyhow::bail!("a bare submission lost")
+            };
             allocations.push(allocation(i, claim, unit, &sequences));
         }
         let began = Instant::now();
@@ -57,16 +68,45 @@ fn unit_body(unit: Uuid, claim: Uuid, client: &str, status: &str) -> Arc<str> {
 }
 
 fn write(kind: &'static str, name: String, uid: Uuid, op: Op, body: Arc<str>, queue: Option<UnitQueue>) -> Write {
-    Write { kind: kind.into(), namespace: "bench".into(), name: name.into(), uid, op, body, queue, part_of: None, cause: Some("submitted".into()), trace: None }
+    Write {
+        kind: kind.into(),
+        namespace: "bench".into(),
+        name: name.into(),
+        uid,
+        op,
+        body,
+        queue,
+        part_of: None,
+        cause: Some("submitted".into()),
+        trace: None,
+    }
 }
 
 fn claim_and_unit(client: &str) -> (Mutation, (Uuid, Uuid)) {
     let (claim, unit) = (Uuid::now_v7(), Uuid::now_v7());
-    let queue = UnitQueue { home_shard: 7, priority: 0, pending: true };
+    let queue = UnitQueue {
+        home_shard: 7,
+        priority: 0,
+        pending: true,
+    };
     let mutation = Mutation {
         writes: vec![
-            write("resourceclaims", format!("{unit}-0"), claim, Op::Create, claim_body(claim, unit, "{}"), None),
-            write("units", unit.to_string(), unit, Op::Create, unit_body(unit, claim, client, "{\"phase\":\"Pending\"}"), Some(queue)),
+            write(
+                "resourceclaims",
+                format!("{unit}-0"),
+                claim,
+                Op::Create,
+                claim_body(claim, unit, "{}"),
+                None,
+            ),
+            write(
+                "units",
+                unit.to_string(),
+                unit,
+                Op::Create,
+                unit_body(unit, claim, client, "{\"phase\":\"Pending\"}"),
+                Some(queue),
+            ),
         ],
         submission: (client != "warm").then(|| Submission {
             namespace: "bench".into(),
@@ -83,15 +123,48 @@ fn claim_and_unit(client: &str) -> (Mutation, (Uuid, Uuid)) {
 fn allocation(i: usize, claim: Uuid, unit: Uuid, sequences: &[u64]) -> Mutation {
     let node = format!("node-{:05}", i / 8);
     let device = format!("gpu-{}", i % 8);
-    let status = format!("{{\"allocation\":{{\"devices\":{{\"results\":[{{\"request\":\"gpu\",\"driver\":\"gpu.dray.example\",\"pool\":\"{node}\",\"device\":\"{device}\"}}]}},\"nodeSelector\":{{\"nodeSelectorTerms\":[{{\"matchFields\":[{{\"key\":\"metadata.name\",\"operator\":\"In\",\"values\":[\"{node}\"]}}]}}]}}}},\"reservedFor\":[{{\"apiGroup\":\"dray.v1\",\"resource\":\"units\",\"name\":\"{unit}\",\"uid\":\"{unit}\"}}]}}");
-    let queue = UnitQueue { home_shard: 7, priority: 0, pending: false };
-    let expected = |at: usize| Op::Update { expected: sequences.get(at).copied() };
+    let status = format!(
+        "{{\"allocation\":{{\"devices\":{{\"results\":[{{\"request\":\"gpu\",\"driver\":\"gpu.dray.example\",\"pool\":\"{node}\",\"device\":\"{device}\"}}]}},\"nodeSelector\":{{\"nodeSelectorTerms\":[{{\"matchFields\":[{{\"key\":\"metadata.name\",\"operator\":\"In\",\"values\":[\"{node}\"]}}]}}]}}}},\"reservedFor\":[{{\"apiGroup\":\"dray.v1\",\"resource\":\"units\",\"name\":\"{unit}\",\"uid\":\"{unit}\"}}]}}"
+    );
+    let queue = UnitQueue {
+        home_shard: 7,
+        priority: 0,
+        pending: false,
+    };
+    let expected = |at: usize| Op::Update {
+        expected: sequences.get(at).copied(),
+    };
     Mutation {
         writes: vec![
-            write("resourceclaims", format!("{unit}-0"), claim, expected(0), claim_body(claim, unit, &status), None),
-            write("units", unit.to_string(), unit, expected(1), unit_body(unit, claim, "job", &format!("{{\"phase\":\"Allocated\",\"node\":\"{node}\"}}")), Some(queue)),
+            write(
+                "resourceclaims",
+                format!("{unit}-0"),
+                claim,
+                expected(0),
+                claim_body(claim, unit, &status),
+                None,
+            ),
+            write(
+                "units",
+                unit.to_string(),
+                unit,
+                expected(1),
+                unit_body(
+                    unit,
+                    claim,
+                    "job",
+                    &format!("{{\"phase\":\"Allocated\",\"node\":\"{node}\"}}"),
+                ),
+                Some(queue),
+            ),
         ],
-        takes: vec![Take { write: 0, driver: "gpu.dray.example".into(), pool: node.into(), device: device.into(), claim }],
+        takes: vec![Take {
+            write: 0,
+            driver: "gpu.dray.example".into(),
+            pool: node.into(),
+            device: device.into(),
+            claim,
+        }],
         ..Mutation::default()
     }
 }
@@ -99,11 +172,16 @@ fn allocation(i: usize, claim: Uuid, unit: Uuid, sequences: &[u64]) -> Mutation 
 /// Median time of one row inserted and committed alone, one after the other.
 pub(crate) async fn single_commit_ms(url: &str) -> anyhow::Result<f64> {
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(url).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS bench_single (id bigserial PRIMARY KEY, body text)").execute(&pool).await?;
+    sqlx::query("CREATE TABLE IF NOT EXISTS bench_single (id bigserial PRIMARY KEY, body text)")
+        .execute(&pool)
+        .await?;
     let mut times = Vec::new();
     for _ in 0..300 {
         let began = Instant::now();
-        sqlx::query("INSERT INTO bench_single (body) VALUES ($1)").bind("a row of some bytes").execute(&pool).await?;
+        sqlx::query("INSERT INTO bench_single (body) VALUES ($1)")
+            .bind("a row of some bytes")
+            .execute(&pool)
+            .await?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
     }
     Ok(median(times))
@@ -125,7 +203,9 @@ pub(crate) async fn nats_round_trip_ms(nats: &Nats) -> anyhow::Result<f64> {
     let mut times = Vec::new();
     for _ in 0..300 {
         let began = Instant::now();
-        let _: ReportAnswer = here.ask(&question, &NodeReports::default(), Duration::from_secs(2), None).await?;
+        let _: ReportAnswer = here
+            .ask(&question, &NodeReports::default(), Duration::from_secs(2), None)
+            .await?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
     }
     answering.abort();

@@ -62,8 +62,21 @@ fn body(i: usize) -> Arc<str> {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let database = Database::start().await?;
-    let mut figures = Figures { batch: args.batch, writers: BTreeMap::new(), load: load() };
-    let mut table = report::table(&["writers", "log rows/s", "plain rows/s", "ratio", "min", "max", "events only", "ratio"]);
+    let mut figures = Figures {
+        batch: args.batch,
+        writers: BTreeMap::new(),
+        load: load(),
+    };
+    let mut table = report::table(&[
+        "writers",
+        "log rows/s",
+        "plain rows/s",
+        "ratio",
+        "min",
+        "max",
+        "events only",
+        "ratio",
+    ]);
     let mut number = 0;
     for &writers in &args.writers {
         let mut ours = Vec::new();
@@ -100,7 +113,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         figures.writers.insert(writers, figure);
     }
     println!("{table}");
-    println!("load average at the start {:.1}; {} rows a statement", figures.load, args.batch);
+    println!(
+        "load average at the start {:.1}; {} rows a statement",
+        figures.load, args.batch
+    );
     report::write("log", &figures)
 }
 
@@ -111,13 +127,21 @@ async fn measure_log(url: &str, writers: usize, args: &Args) -> anyhow::Result<f
     let mut load = JoinSet::new();
     for w in 0..writers {
         // Each writer is a process of its own as far as the database can tell: one connection, one commit at a time.
-        let store = Store::connect(&StoreConfig { url: url.to_owned(), connections_max: 1, application: format!("bench-{w}") })?;
+        let store = Store::connect(&StoreConfig {
+            url: url.to_owned(),
+            connections_max: 1,
+            application: format!("bench-{w}"),
+        })?;
         let stop = stop.clone();
         let warm = warm.clone();
         let batch = args.batch;
         load.spawn(async move {
             let mut tasks = JoinSet::new();
-            let config = WriterConfig { batch_max: batch, in_flight_max: 1, ..WriterConfig::new(format!("bench-{w}")) };
+            let config = WriterConfig {
+                batch_max: batch,
+                in_flight_max: 1,
+                ..WriterConfig::new(format!("bench-{w}"))
+            };
             let writer = Writer::spawn(store, config, None, &mut tasks, stop);
             // A new connection compiles its plans at first use; that is not what is measured.
             writer.commit(creation(w, usize::MAX)).await?;
@@ -158,7 +182,10 @@ fn creation(writer: usize, i: usize) -> Mutation {
         cause: None,
         trace: None,
     };
-    Mutation { writes: vec![write], ..Mutation::default() }
+    Mutation {
+        writes: vec![write],
+        ..Mutation::default()
+    }
 }
 
 const PLAIN_EVENTS: &str = "INSERT INTO plain_events (seq, kind, namespace, name, uid, op, at, body)
@@ -171,11 +198,21 @@ const PLAIN_BOTH: &str = "WITH e AS (INSERT INTO plain_events (seq, kind, namesp
     SELECT 'resourceclaims', 'bench', name, uid, 1, 1, body FROM unnest($1::text[], $2::uuid[], $3::text[]) AS u(name, uid, body)";
 
 async fn measure_plain(url: &str, writers: usize, args: &Args, objects: bool) -> anyhow::Result<f64> {
-    let pool = PgPoolOptions::new().max_connections(u32::try_from(writers)?).min_connections(u32::try_from(writers)?).connect(url).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS plain_events (LIKE events INCLUDING ALL)").execute(&pool).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS plain_objects (LIKE objects INCLUDING ALL)").execute(&pool).await?;
+    let pool = PgPoolOptions::new()
+        .max_connections(u32::try_from(writers)?)
+        .min_connections(u32::try_from(writers)?)
+        .connect(url)
+        .await?;
+    sqlx::query("CREATE TABLE IF NOT EXISTS plain_events (LIKE events INCLUDING ALL)")
+        .execute(&pool)
+        .await?;
+    sqlx::query("CREATE TABLE IF NOT EXISTS plain_objects (LIKE objects INCLUDING ALL)")
+        .execute(&pool)
+        .await?;
     sqlx::query("TRUNCATE plain_events, plain_objects").execute(&pool).await?;
-    sqlx::query("CREATE SEQUENCE IF NOT EXISTS plain_seq CACHE 1000").execute(&pool).await?;
+    sqlx::query("CREATE SEQUENCE IF NOT EXISTS plain_seq CACHE 1000")
+        .execute(&pool)
+        .await?;
     let deadline = Instant::now() + Duration::from_secs_f64(args.seconds);
     let began = Instant::now();
     let mut load = JoinSet::new();
@@ -190,12 +227,7 @@ async fn measure_plain(url: &str, writers: usize, args: &Args, objects: bool) ->
                 let bodies: Vec<Arc<str>> = (0..batch).map(body).collect();
                 let bodies: Vec<&str> = bodies.iter().map(AsRef::as_ref).collect();
                 let sql = if objects { PLAIN_BOTH } else { PLAIN_EVENTS };
-                sqlx::query(sql)
-                .bind(&names)
-                .bind(&uids)
-                .bind(&bodies)
-                .execute(&pool)
-                .await?;
+                sqlx::query(sql).bind(&names).bind(&uids).bind(&bodies).execute(&pool).await?;
                 rows += batch;
             }
             anyhow::Ok(rows)

@@ -37,7 +37,10 @@ pub(crate) fn open_dir() -> anyhow::Result<tempfile::TempDir> {
 
 /// The machine's load average over the last minute.
 pub(crate) fn load() -> f64 {
-    std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(f64::NAN)
+    std::fs::read_to_string("/proc/loadavg")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse().ok())
+        .unwrap_or(f64::NAN)
 }
 
 /// Where figures go.
@@ -50,7 +53,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// User and system time of a process and of the children it has waited for, in seconds.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return 0.0;
+    };
     // The command's name may hold spaces; it ends with the last parenthesis.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks: f64 = (11..=14).filter_map(|i| fields.get(i)?.parse::<f64>().ok()).sum();
@@ -60,15 +65,31 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
 /// The same for a process and everything below it.
 pub(crate) fn cpu_seconds_of_group(pid: u32) -> f64 {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    cpu_seconds(pid) + children.split(' ').filter_map(|child| child.trim().parse().ok()).map(cpu_seconds_of_group).sum::<f64>()
+    cpu_seconds(pid)
+        + children
+            .split(' ')
+            .filter_map(|child| child.trim().parse().ok())
+            .map(cpu_seconds_of_group)
+            .sum::<f64>()
 }
 
 /// The body of a plain HTTP/1.0 answer.
 pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str) -> anyhow::Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())
+        .await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
-    Ok(text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    Ok(text
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body.to_owned())
+        .unwrap_or_default())
+}
+
+/// Waits in a destructor, where nothing can be awaited.
+#[expect(clippy::disallowed_methods, reason = "a destructor cannot await")]
+pub(crate) fn pause(ms: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(ms));
 }

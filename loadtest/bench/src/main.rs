@@ -3,12 +3,15 @@
 
 mod chaos;
 mod cluster;
+mod conformance;
 mod e2e;
 mod fleet;
 mod floor;
 mod log;
 mod machine;
+mod openb;
 mod report;
+mod shards;
 
 use clap::{Parser, Subcommand};
 
@@ -23,8 +26,14 @@ struct Args {
 enum Bench {
     /// Event rows per second with 1, 4, 32 and 64 concurrent writers, beside plain UNNEST writes of as many connections.
     Log(log::Args),
+    /// The openb trace through the services.
+    Openb(openb::Args),
+    /// 1, 2 and 4 allocator processes over 10,000 nodes.
+    Shards(shards::Args),
     /// Kills services and servers while claims flow, then proves that nothing acknowledged was lost.
     Chaos(chaos::Args),
+    /// Judges sets of inputs with recorded results.
+    Conformance(conformance::Args),
     /// Durable claims per second from submission to allocation, beside bare SQL writing the same rows.
     E2e(e2e::Args),
 }
@@ -33,7 +42,10 @@ enum Bench {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
         Bench::Log(args) => log::run(args).await,
+        Bench::Openb(args) => openb::run(args).await,
+        Bench::Shards(args) => shards::run(args).await,
         Bench::Chaos(args) => chaos::run(args).await,
+        Bench::Conformance(args) => conformance::run(&args),
         Bench::E2e(args) => e2e::run(args).await,
     }
 }

@@ -73,7 +73,9 @@ impl Keeper {
         };
         // A lease that somebody took from us (we were silent too long) is no longer ours, whatever we remember.
         mine.retain(|shard, epoch| {
-            leases.get(usize::from(*shard)).is_some_and(|l| l.epoch == *epoch && l.owner.as_deref() == Some(self.id.as_str()))
+            leases
+                .get(usize::from(*shard))
+                .is_some_and(|l| l.epoch == *epoch && l.owner.as_deref() == Some(self.id.as_str()))
         });
         self.publish(&leases, mine).await;
         Ok(())
@@ -84,13 +86,19 @@ impl Keeper {
         let head = self.store.head().await?.sequence;
         let seen = self.position.wait_for(|position| *position >= head);
         if tokio::time::timeout(self.ttl, seen).await.is_err() {
-            tracing::warn!(head, "the log is behind; deciding starts once it has caught up, commits are checked in any case");
+            tracing::warn!(
+                head,
+                "the log is behind; deciding starts once it has caught up, commits are checked in any case"
+            );
         }
         Ok(())
     }
 
     async fn publish(&self, leases: &[Lease], mine: &HashMap<u16, u64>) {
-        let epochs = leases.iter().map(|l| mine.get(&l.shard).copied().unwrap_or(l.epoch)).collect();
+        let epochs = leases
+            .iter()
+            .map(|l| mine.get(&l.shard).copied().unwrap_or(l.epoch))
+            .collect();
         let owned = leases.iter().map(|l| mine.contains_key(&l.shard)).collect();
         if self.inputs.send(Input::Leases { epochs, mine: owned }).await.is_err() {
             tracing::debug!("the engine has stopped");

@@ -53,8 +53,17 @@ pub async fn connect(config: Config, registry: Registry) -> Result<Deps, Allocat
         connections_max: config.connections_max,
         application: format!("dray-allocator {}", config.id),
     })?;
-    let bus = Bus::connect(bus::BusConfig::new(config.nats_url.clone()), &format!("allocator {}", config.id)).await?;
-    Ok(Deps { config, store, bus, registry })
+    let bus = Bus::connect(
+        bus::BusConfig::new(config.nats_url.clone()),
+        &format!("allocator {}", config.id),
+    )
+    .await?;
+    Ok(Deps {
+        config,
+        store,
+        bus,
+        registry,
+    })
 }
 
 /// Runs until `stop`, then finishes commits under way and lets the shards go.
@@ -66,7 +75,13 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AllocatorErr
 
     let (announce, committed) = mpsc::channel::<Arc<Committed>>(follower::ANNOUNCE_QUEUE_MAX);
     tasks.spawn(follower::announce(deps.bus.clone(), deps.config.id.clone(), committed));
-    let writer = Writer::spawn(deps.store.clone(), WriterConfig::new(deps.config.id.clone()), Some(announce), &mut tasks, stop.clone());
+    let writer = Writer::spawn(
+        deps.store.clone(),
+        WriterConfig::new(deps.config.id.clone()),
+        Some(announce),
+        &mut tasks,
+        stop.clone(),
+    );
 
     let engine = Engine::new(EngineLimits::default(), stats.clone());
     let thread = spawn_engine(engine, stats, engine_inputs, effects, stop.clone())?;
@@ -77,7 +92,13 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AllocatorErr
     let (events, batches) = mpsc::channel(follower::BATCHES_MAX);
     tasks.spawn(Follower::new(deps.store.clone(), deps.bus.clone(), &KINDS, from).run(events, stop.clone()));
     tasks.spawn(feed(batches, inputs.clone(), position));
-    let keeper = leases::Keeper { store: deps.store.clone(), id: deps.config.id.clone(), ttl: deps.config.lease_ttl, position: seen, inputs };
+    let keeper = leases::Keeper {
+        store: deps.store.clone(),
+        id: deps.config.id.clone(),
+        ttl: deps.config.lease_ttl,
+        position: seen,
+        inputs,
+    };
     tasks.spawn(keeper.run(stop.clone()));
 
     let ended = tokio::select! {
@@ -101,10 +122,13 @@ fn spawn_engine(
     effects: mpsc::Sender<engine::Effect>,
     stop: CancellationToken,
 ) -> Result<std::thread::JoinHandle<()>, AllocatorError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|error| {
-        tracing::error!(%error, "no runtime for the engine");
-        AllocatorError::Ended
-    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| {
+            tracing::error!(%error, "no runtime for the engine");
+            AllocatorError::Ended
+        })?;
     std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || runtime.block_on(shell::run_engine(engine, stats, inputs, effects, stop)))
@@ -137,7 +161,10 @@ async fn load_once(store: &Store, inputs: &mpsc::Sender<Input>) -> Result<u64, A
         tracing::info!(kind, objects = objects.len(), "loaded");
         from = Some(from.map_or(position, |f: u64| f.min(position)));
         for chunk in objects.chunks(1_000) {
-            inputs.send(Input::Loaded(chunk.to_vec())).await.map_err(|_| AllocatorError::Ended)?;
+            inputs
+                .send(Input::Loaded(chunk.to_vec()))
+                .await
+                .map_err(|_| AllocatorError::Ended)?;
         }
     }
     Ok(from.unwrap_or(0))

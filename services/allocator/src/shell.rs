@@ -136,7 +136,9 @@ async fn reread(store: Store, units: Vec<Uuid>) -> Vec<Input> {
 async fn read_units(store: &Store, uids: &[Uuid]) -> Result<Vec<Input>, StoreError> {
     let units = store.objects_by_uid(uids).await?;
     let claims_of = |unit: &Stored| -> Vec<Uuid> {
-        serde_json::from_str::<Unit>(&unit.body).map(|u| u.spec.claims.iter().map(|c| c.uid.into()).collect()).unwrap_or_default()
+        serde_json::from_str::<Unit>(&unit.body)
+            .map(|u| u.spec.claims.iter().map(|c| c.uid.into()).collect())
+            .unwrap_or_default()
     };
     let wanted: Vec<Uuid> = units.iter().flat_map(claims_of).collect();
     let claims = store.objects_by_uid(&wanted).await?;
@@ -145,7 +147,10 @@ async fn read_units(store: &Store, uids: &[Uuid]) -> Result<Vec<Input>, StoreErr
         .map(|uid| {
             let found = units.iter().find(|unit| unit.uid == *uid).map(|unit| {
                 let wanted = claims_of(unit);
-                (unit.clone(), claims.iter().filter(|claim| wanted.contains(&claim.uid)).cloned().collect())
+                (
+                    unit.clone(),
+                    claims.iter().filter(|claim| wanted.contains(&claim.uid)).cloned().collect(),
+                )
             });
             Input::Reread { unit: *uid, found }
         })

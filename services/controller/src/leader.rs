@@ -31,7 +31,10 @@ pub(crate) async fn run(store: Store, id: String, ttl: Duration, leading: watch:
         }
     }
     leading.send_replace(false);
-    if !matches!(tokio::time::timeout(Duration::from_secs(2), store.leave(SERVICE, &id)).await, Ok(Ok(()))) {
+    if !matches!(
+        tokio::time::timeout(Duration::from_secs(2), store.leave(SERVICE, &id)).await,
+        Ok(Ok(()))
+    ) {
         tracing::debug!("could not leave; the next leader waits for the lifetime");
     }
 }

@@ -43,9 +43,21 @@ pub enum ControllerError {
 
 /// Opens the connections; waits for neither server.
 pub async fn connect(config: Config, registry: Registry) -> Result<Deps, ControllerError> {
-    let store = Store::connect(&StoreConfig::new(config.database_url.clone(), format!("dray-controller {}", config.id)))?;
-    let bus = Bus::connect(bus::BusConfig::new(config.nats_url.clone()), &format!("controller {}", config.id)).await?;
-    Ok(Deps { config, store, bus, registry })
+    let store = Store::connect(&StoreConfig::new(
+        config.database_url.clone(),
+        format!("dray-controller {}", config.id),
+    ))?;
+    let bus = Bus::connect(
+        bus::BusConfig::new(config.nats_url.clone()),
+        &format!("controller {}", config.id),
+    )
+    .await?;
+    Ok(Deps {
+        config,
+        store,
+        bus,
+        registry,
+    })
 }
 
 /// Runs until `stop`, then finishes what is under way.
@@ -54,10 +66,22 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), ControllerEr
     let mut tasks = JoinSet::new();
     let (announce, committed) = mpsc::channel::<Arc<Committed>>(follower::ANNOUNCE_QUEUE_MAX);
     tasks.spawn(follower::announce(bus.clone(), config.id.clone(), committed));
-    let writer = Writer::spawn(store.clone(), WriterConfig::new(config.id.clone()), Some(announce), &mut tasks, stop.clone());
+    let writer = Writer::spawn(
+        store.clone(),
+        WriterConfig::new(config.id.clone()),
+        Some(announce),
+        &mut tasks,
+        stop.clone(),
+    );
 
     let (leading, leads) = watch::channel(false);
-    tasks.spawn(leader::run(store.clone(), config.id.clone(), config.leader_ttl, leading, stop.clone()));
+    tasks.spawn(leader::run(
+        store.clone(),
+        config.id.clone(),
+        config.leader_ttl,
+        leading,
+        stop.clone(),
+    ));
     tasks.spawn(node_reports::run(store.clone(), writer.clone(), bus.clone(), stop.clone()));
     tasks.spawn(node_reports::sweep(store.clone(), writer, leads.clone(), stop.clone()));
     tasks.spawn(retention::run(store.clone(), config.clone(), leads.clone(), stop.clone()));

@@ -11,7 +11,7 @@ mod node_agent;
 mod sim_driver;
 
 pub(crate) use allocator::run as run_allocator;
-pub(crate) use args::DatabaseServiceArgs;
+pub(crate) use args::{DatabaseServiceArgs, stop_with_stdin};
 pub(crate) use controller::run as run_controller;
 pub(crate) use ingest::{IngestArgs, run as run_ingest};
 pub(crate) use node_agent::{NodeAgentArgs, run as run_node_agent};

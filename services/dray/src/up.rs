@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// What the services log, in the syntax of their `chassis.telemetry.log`.
     #[arg(long, default_value = "info", value_name = "FILTER")]
     log: String,
+    /// Stop when standard input closes: for a parent that must not be outlived.
+    #[arg(long, hide = true)]
+    stop_with_stdin: bool,
 }
 
 /// Runs until a signal comes.
@@ -68,6 +71,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let (stop, insist) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(watch_signals(stop.clone(), insist.clone())?);
+    if args.stop_with_stdin {
+        crate::service::stop_with_stdin(stop.clone());
+    }
     let mut stack = Stack::new(args, data_dir.clone());
     let outcome = tokio::select! {
         outcome = bring_up_and_look_after(&mut stack) => outcome,
@@ -76,6 +82,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     running::remove(&data_dir);
     let stopped = stack.stop(insist).await;
     signals.abort();
+    signals.await.ok();
     outcome.and(stopped)
 }
 

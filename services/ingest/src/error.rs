@@ -11,27 +11,48 @@ use crate::violation::Violation;
 
 /// Domain of google.rpc.ErrorInfo.
 const DOMAIN: &str = "dray.v1";
+/// Bytes of violations in a status: it travels in headers, as base64, and clients take 16 KiB of them by default.
+const DETAILS_BYTES_MAX: usize = 9_000;
+/// What a violation takes beside its texts.
+const VIOLATION_BYTES: usize = 8;
+/// Characters of one text.
+const TEXT_MAX: usize = 500;
 /// When a refused caller may come back.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// INVALID_ARGUMENT with every violation.
+/// INVALID_ARGUMENT with every violation that fits into what clients take as headers.
 pub(crate) fn invalid(violations: &[Violation]) -> Status {
-    let first = violations
+    let mut bytes = 0;
+    let fits = |violation: &FieldViolation| {
+        bytes += violation.field.len() + violation.description.len() + VIOLATION_BYTES;
+        bytes <= DETAILS_BYTES_MAX
+    };
+    let fields: Vec<FieldViolation> = violations.iter().map(field_violation).take_while(fits).collect();
+    let first = fields
         .first()
         .map(|v| format!("{}: {}", v.field, v.description))
         .unwrap_or_default();
     let message = match violations.len() {
         0 => "the request is not valid".to_owned(),
         1 => first,
+        n if fields.len() < n => format!(
+            "{n} or more fields are wrong, {} of them are told; the first: {first}",
+            fields.len()
+        ),
         n => format!("{n} fields are wrong; the first: {first}"),
     };
-    let fields = violations
-        .iter()
-        .map(|v| FieldViolation::new(&v.field, &v.description))
-        .collect::<Vec<_>>();
     let mut details = ErrorDetails::with_bad_request(fields);
     details.set_error_info("INVALID", DOMAIN, HashMap::<String, String>::new());
     Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
+/// Texts that repeat a long value are cut.
+fn field_violation(violation: &Violation) -> FieldViolation {
+    let cut = |text: &str| match text.char_indices().nth(TEXT_MAX) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    };
+    FieldViolation::new(cut(&violation.field), cut(&violation.description))
 }
 
 /// INVALID_ARGUMENT about one field of the request itself.
@@ -116,5 +137,35 @@ pub(crate) fn from_store(error: StoreError) -> Status {
             tracing::error!(error = %error, "the database gave an answer that nobody expected");
             Status::internal("internal error; see the service's log")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_stay_within_what_clients_take() {
+        let many: Vec<Violation> = (0..200)
+            .map(|n| Violation::invalid(format!("f{n}"), "x".repeat(2_000)))
+            .collect();
+        let status = invalid(&many);
+        assert!(status.details().len() < 12_000, "{}", status.details().len());
+        let told = status.get_details_bad_request().expect("a bad request").field_violations;
+        assert!((10..200).contains(&told.len()));
+        assert!(
+            status.message().starts_with("200 or more fields are wrong"),
+            "{}",
+            status.message()
+        );
+        assert!(told.iter().all(|violation| violation.description.len() == TEXT_MAX + 3));
+    }
+
+    #[test]
+    fn a_few_violations_are_all_told() {
+        let status = invalid(&[Violation::required("a"), Violation::duplicate("b", "x")]);
+        let told = status.get_details_bad_request().expect("a bad request").field_violations;
+        assert_eq!(told.len(), 2);
+        assert_eq!(status.message(), "2 fields are wrong; the first: a: Required value");
     }
 }

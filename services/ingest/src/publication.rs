@@ -74,7 +74,10 @@ impl Publication {
         for (index, device) in request.devices.iter().enumerate() {
             match convert::device(device) {
                 Ok(device) => devices.push(device),
-                Err(e) => violations.push(Violation::invalid(format!("devices[{index}]"), e.to_string())),
+                Err(e) => add(
+                    &mut violations,
+                    Violation::invalid(format!("devices[{index}]"), e.to_string()),
+                ),
             }
         }
         // Within a slice validation would see it; the pool's slices are made here.
@@ -82,7 +85,7 @@ impl Publication {
         for (index, device) in request.devices.iter().enumerate() {
             let name = device.name.as_deref().unwrap_or_default();
             if !name.is_empty() && !names.insert(name) {
-                violations.push(Violation::duplicate(format!("devices[{index}].name"), name));
+                add(&mut violations, Violation::duplicate(format!("devices[{index}].name"), name));
             }
         }
         let pool = PoolId {

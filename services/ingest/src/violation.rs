@@ -51,14 +51,18 @@ impl Violation {
     }
 }
 
+/// Violations that are collected of one request, at most: a pool of ten thousand devices can break rules without end.
+pub(crate) const VIOLATIONS_MAX: usize = 256;
+
 /// Adds what is not there yet: an object made of two parts of a request breaks some rules twice.
 pub(crate) fn add(violations: &mut Vec<Violation>, violation: Violation) {
-    if !violations.contains(&violation) {
+    if violations.len() < VIOLATIONS_MAX && !violations.contains(&violation) {
         violations.push(violation);
     }
 }
 
 /// Violations of an object that is the whole request.
 pub(crate) fn of_object(errors: &[FieldError]) -> Vec<Violation> {
-    errors.iter().map(|error| Violation::new(&error.path, error)).collect()
+    let errors = errors.iter().take(VIOLATIONS_MAX);
+    errors.map(|error| Violation::new(&error.path, error)).collect()
 }

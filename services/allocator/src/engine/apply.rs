@@ -1,7 +1,7 @@
 //! Events of the log into the engine's state. Applying one twice, or one that is older than what was loaded, changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use resource_api::claim::DeviceRequestAllocationResult;
@@ -99,7 +99,10 @@ impl Engine {
             None
         } else {
             let holds: ClaimHolds = serde_json::from_str(change.body)?;
-            holds.status.and_then(|s| s.allocation).map(|a| a.devices.map(|d| d.results).unwrap_or_default())
+            holds
+                .status
+                .and_then(|s| s.allocation)
+                .map(|a| a.devices.map(|d| d.results).unwrap_or_default())
         };
         match results {
             Some(results) => {
@@ -114,8 +117,18 @@ impl Engine {
                 }
                 if change.deleted {
                     self.claims.remove(&change.uid);
-                } else if self.claims.get(&change.uid).is_none_or(|known| known.sequence < change.sequence) {
-                    self.claims.insert(change.uid, WaitingClaim { sequence: change.sequence, body: change.body.clone() });
+                } else if self
+                    .claims
+                    .get(&change.uid)
+                    .is_none_or(|known| known.sequence < change.sequence)
+                {
+                    self.claims.insert(
+                        change.uid,
+                        WaitingClaim {
+                            sequence: change.sequence,
+                            body: change.body.clone(),
+                        },
+                    );
                 }
             }
         }
@@ -152,10 +165,23 @@ impl Engine {
             }
             return Ok(());
         }
-        let place = Place { priority: Reverse(unit.spec.priority), created: change.created, unit: change.uid };
+        let place = Place {
+            priority: Reverse(unit.spec.priority),
+            created: change.created,
+            unit: change.uid,
+        };
         self.units.insert(
             change.uid,
-            Waiting { place, sequence: change.sequence, unit, trace: change.trace.clone(), compiled: None, state: State::Incomplete, reason_written_ms: None, losses: 0 },
+            Waiting {
+                place,
+                sequence: change.sequence,
+                unit,
+                trace: change.trace.clone(),
+                compiled: None,
+                state: State::Incomplete,
+                reason_written_ms: None,
+                losses: 0,
+            },
         );
         self.enter(change.uid);
         Ok(())
@@ -165,7 +191,8 @@ impl Engine {
     pub(super) fn forget(&mut self, uid: Uuid) {
         let Some(waiting) = self.units.remove(&uid) else { return };
         self.incomplete.remove(&uid);
-        self.queue.remove(waiting.place, waiting.compiled.as_ref().map(|c| c.signature().clone()));
+        self.queue
+            .remove(waiting.place, waiting.compiled.as_ref().map(|c| c.signature().clone()));
         self.paused.retain(|(_, unit), ()| *unit != uid);
         for claim in &waiting.unit.spec.claims {
             self.claims.remove(&Uuid::from(claim.uid));
@@ -174,7 +201,9 @@ impl Engine {
 
     fn on_slice(&mut self, change: &Change<'_>) -> Result<(), serde_json::Error> {
         if change.deleted {
-            let Some(pool) = self.slice_pools.remove(change.name) else { return Ok(()) };
+            let Some(pool) = self.slice_pools.remove(change.name) else {
+                return Ok(());
+            };
             self.cluster.remove_slice(change.name);
             if let Some(facts) = self.pools.get_mut(&pool) {
                 facts.slices.remove(change.name);

@@ -11,12 +11,15 @@ use store::{Fence, Mutation, Op, PoolCheck, Take, UnitQueue, Write};
 use structured::{CompiledUnit, Plan, Policy};
 use uuid::Uuid;
 
-use super::queue::{Group, Place};
+use super::queue::{Group, Place, Woken};
 use super::{Effect, Engine, Purpose, State, UnderWay};
+
+/// How long a woken unit of another allocator is left out of its group, if nothing is heard of it, in milliseconds.
+const ELSEWHERE_MS: u64 = 2_000;
 
 impl Engine {
     /// Wakes the units that the changes since the last call could help.
-    pub(super) fn wake(&mut self) {
+    pub(super) fn wake(&mut self, now_ms: u64) {
         let changes = std::mem::take(&mut self.changes);
         if !changes.classes.is_empty() {
             return self.start_over();
@@ -27,7 +30,8 @@ impl Engine {
         let mine = self.mine.clone();
         let owned = |unit| Self::owns(&mine, unit);
         if changes.everything {
-            self.queue.wake(|_| usize::MAX, owned);
+            let woken = self.queue.wake(|_| usize::MAX, owned);
+            self.on_woken(woken, now_ms);
         }
         let mut candidates: Vec<DeviceId> = changes.freed;
         for pool in &changes.pools {
@@ -39,11 +43,22 @@ impl Engine {
         }
         let cluster = &self.cluster;
         let credits = |group: &Group| {
-            let helped = candidates.iter().filter(|device| structured::wake_matches(cluster, &group.sample, device)).count();
+            let helped = candidates
+                .iter()
+                .filter(|device| structured::wake_matches(cluster, &group.sample, device))
+                .count();
             helped.max(usize::from(group.sensitive))
         };
         let woken = self.queue.wake(credits, owned);
-        self.stats.woken.inc_by(woken as u64);
+        self.on_woken(woken, now_ms);
+    }
+
+    /// Units that others try come back to their group when their owner refuses them anew, or after a while.
+    fn on_woken(&mut self, woken: Woken, now_ms: u64) {
+        self.stats.woken.inc_by(woken.mine as u64);
+        for unit in woken.elsewhere {
+            self.paused.insert((now_ms + ELSEWHERE_MS, unit), ());
+        }
     }
 
     /// A class changed: what units ask for may mean something else now.
@@ -60,10 +75,16 @@ impl Engine {
     }
 
     fn free_devices(&self, pool: &PoolId) -> Vec<DeviceId> {
-        let Some(facts) = self.pools.get(pool) else { return Vec::new() };
+        let Some(facts) = self.pools.get(pool) else {
+            return Vec::new();
+        };
         let names = facts.slices.values().flat_map(|slice| slice.spec.devices());
         names
-            .map(|device| DeviceId { driver: pool.driver.clone(), pool: pool.pool.clone(), device: device.name.clone() })
+            .map(|device| DeviceId {
+                driver: pool.driver.clone(),
+                pool: pool.pool.clone(),
+                device: device.name.clone(),
+            })
             .filter(|device| self.cluster.holder(device).is_none())
             .collect()
     }
@@ -75,7 +96,8 @@ impl Engine {
         }
         if self.last_sweep_ms != 0 {
             let mine = self.mine.clone();
-            self.queue.wake(|_| 1, |unit| Self::owns(&mine, unit));
+            let woken = self.queue.wake(|_| 1, |unit| Self::owns(&mine, unit));
+            self.on_woken(woken, now_ms);
         }
         self.last_sweep_ms = now_ms;
     }
@@ -94,13 +116,20 @@ impl Engine {
     pub(super) fn enter(&mut self, uid: Uuid) {
         let mine = self.is_mine(uid);
         let Some(waiting) = self.units.get_mut(&uid) else { return };
-        if !waiting.unit.spec.claims.iter().all(|claim| self.claims.contains_key(&Uuid::from(claim.uid))) {
+        if !waiting
+            .unit
+            .spec
+            .claims
+            .iter()
+            .all(|claim| self.claims.contains_key(&Uuid::from(claim.uid)))
+        {
             waiting.state = State::Incomplete;
             self.incomplete.insert(uid);
             return;
         }
         self.incomplete.remove(&uid);
-        self.queue.remove(waiting.place, waiting.compiled.as_ref().map(|c| c.signature().clone()));
+        self.queue
+            .remove(waiting.place, waiting.compiled.as_ref().map(|c| c.signature().clone()));
         if mine {
             waiting.state = State::Due;
             self.queue.make_due(waiting.place);
@@ -115,7 +144,9 @@ impl Engine {
     }
 
     pub(super) fn decide_unit(&mut self, place: Place, now_ms: u64, effects: &mut Vec<Effect>) {
-        let Some(waiting) = self.units.get_mut(&place.unit) else { return };
+        let Some(waiting) = self.units.get_mut(&place.unit) else {
+            return;
+        };
         match waiting.state {
             State::Due | State::Parked => waiting.state = State::Due,
             State::Recording { .. } => {
@@ -141,7 +172,8 @@ impl Engine {
     /// First fit takes the nodes that are ours to decide about first (see [`Engine::on_leases`]), then the others: devices of other shards
     /// are taken optimistically, and the commit's row checks decide.
     fn search(&mut self, compiled: &CompiledUnit) -> Result<Plan, String> {
-        let plan = structured::place(&self.cluster, compiled, Policy::FirstFit, &self.limits.search).map_err(|refusal| refusal.to_string())?;
+        let plan = structured::place(&self.cluster, compiled, Policy::FirstFit, &self.limits.search)
+            .map_err(|refusal| refusal.to_string())?;
         let home = plan.node.is_empty() || self.mine.get(usize::from(node_shard(&plan.node))).copied().unwrap_or(false);
         if home {
             self.stats.routed_home.inc();
@@ -152,13 +184,19 @@ impl Engine {
     }
 
     fn compiled(&mut self, uid: Uuid) -> Result<Arc<CompiledUnit>, String> {
-        let Some(waiting) = self.units.get_mut(&uid) else { return Err("the unit is gone".to_owned()) };
+        let Some(waiting) = self.units.get_mut(&uid) else {
+            return Err("the unit is gone".to_owned());
+        };
         if let Some(compiled) = &waiting.compiled {
             return Ok(compiled.clone());
         }
         let mut claims = Vec::with_capacity(waiting.unit.spec.claims.len());
         for claim in &waiting.unit.spec.claims {
-            let body = self.claims.get(&Uuid::from(claim.uid)).map(|c| c.body.as_ref()).unwrap_or_default();
+            let body = self
+                .claims
+                .get(&Uuid::from(claim.uid))
+                .map(|c| c.body.as_ref())
+                .unwrap_or_default();
             match serde_json::from_str::<ResourceClaim>(body) {
                 Ok(claim) => claims.push(Arc::new(claim)),
                 Err(error) => return Err(format!("claim {} cannot be read: {error}", claim.name)),
@@ -180,7 +218,11 @@ impl Engine {
         if let Some(waiting) = self.units.get_mut(&place.unit) {
             waiting.state = State::Committing;
         }
-        let token = self.token(place.unit, Purpose::Allocate, plan.claims.iter().map(|(claim, _)| Uuid::from(*claim)).collect());
+        let token = self.token(
+            place.unit,
+            Purpose::Allocate,
+            plan.claims.iter().map(|(claim, _)| Uuid::from(*claim)).collect(),
+        );
         effects.push(Effect::Commit { token, mutation });
     }
 
@@ -214,7 +256,9 @@ impl Engine {
                 namespace: claim.metadata.namespace.as_str().into(),
                 name: claim.metadata.name.as_str().into(),
                 uid: claim_uid,
-                op: Op::Update { expected: Some(known.sequence) },
+                op: Op::Update {
+                    expected: Some(known.sequence),
+                },
                 body: serde_json::to_string(&claim).ok()?.into(),
                 queue: None,
                 part_of: None,
@@ -222,7 +266,10 @@ impl Engine {
                 trace: waiting.trace.clone(),
             });
             for result in allocation.devices.results.iter().filter(|r| !r.admin_access.unwrap_or(false)) {
-                pools.insert(PoolId { driver: result.driver.clone(), pool: result.pool.clone() });
+                pools.insert(PoolId {
+                    driver: result.driver.clone(),
+                    pool: result.pool.clone(),
+                });
                 mutation.takes.push(Take {
                     write,
                     driver: result.driver.as_str().into(),
@@ -251,7 +298,10 @@ impl Engine {
     }
 
     fn fence(&self, shard: u16) -> Fence {
-        Fence { shard, epoch: self.epochs.get(usize::from(shard)).copied().unwrap_or(0) }
+        Fence {
+            shard,
+            epoch: self.epochs.get(usize::from(shard)).copied().unwrap_or(0),
+        }
     }
 
     fn unit_write(&self, uid: Uuid, unit: &resource_api::unit::Unit, pending: bool, cause: &str) -> Option<Write> {
@@ -261,9 +311,15 @@ impl Engine {
             namespace: unit.metadata.namespace.as_str().into(),
             name: unit.metadata.name.as_str().into(),
             uid,
-            op: Op::Update { expected: Some(waiting.sequence) },
+            op: Op::Update {
+                expected: Some(waiting.sequence),
+            },
             body: serde_json::to_string(unit).ok()?.into(),
-            queue: Some(UnitQueue { home_shard: home_shard(uid), priority: unit.spec.priority, pending }),
+            queue: Some(UnitQueue {
+                home_shard: home_shard(uid),
+                priority: unit.spec.priority,
+                pending,
+            }),
             part_of: None,
             cause: Some(cause.into()),
             trace: waiting.trace.clone(),
@@ -271,25 +327,42 @@ impl Engine {
     }
 
     /// The unit waits, and says why.
-    fn refuse(&mut self, place: Place, compiled: Option<&Arc<CompiledUnit>>, reason: &Arc<str>, now_ms: u64, effects: &mut Vec<Effect>) {
+    fn refuse(
+        &mut self,
+        place: Place,
+        compiled: Option<&Arc<CompiledUnit>>,
+        reason: &Arc<str>,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(compiled) = compiled {
             self.park_in_group(place.unit, compiled, Some(reason.clone()));
         }
         let position = self.position;
         let record_every = self.limits.reason_every_ms;
-        let Some(waiting) = self.units.get_mut(&place.unit) else { return };
+        let Some(waiting) = self.units.get_mut(&place.unit) else {
+            return;
+        };
         waiting.state = State::Parked;
         waiting.losses = 0;
         let news = waiting.unit.status.reason.as_deref() != Some(reason.as_ref());
-        let due = waiting.reason_written_ms.is_none_or(|at| now_ms.saturating_sub(at) >= record_every);
+        let due = waiting
+            .reason_written_ms
+            .is_none_or(|at| now_ms.saturating_sub(at) >= record_every);
         if !(news && due) {
             return;
         }
         let mut unit = waiting.unit.clone();
         unit.status.reason = Some(reason.to_string());
         unit.status.decided_at = Some(position.into());
-        let Some(write) = self.unit_write(place.unit, &unit, true, "waits") else { return };
-        let mutation = Mutation { writes: vec![write], fences: vec![self.fence(home_shard(place.unit))], ..Mutation::default() };
+        let Some(write) = self.unit_write(place.unit, &unit, true, "waits") else {
+            return;
+        };
+        let mutation = Mutation {
+            writes: vec![write],
+            fences: vec![self.fence(home_shard(place.unit))],
+            ..Mutation::default()
+        };
         if let Some(waiting) = self.units.get_mut(&place.unit) {
             waiting.unit = unit;
             waiting.state = State::Recording { woken: false };
@@ -301,6 +374,7 @@ impl Engine {
 
     fn park_in_group(&mut self, uid: Uuid, compiled: &Arc<CompiledUnit>, refusal: Option<Arc<str>>) {
         let Some(waiting) = self.units.get(&uid) else { return };
-        self.queue.park(waiting.place, compiled, compiled.depends_on_all_inventory(), refusal);
+        self.queue
+            .park(waiting.place, compiled, compiled.depends_on_all_inventory(), refusal);
     }
 }

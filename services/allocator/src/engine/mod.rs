@@ -32,14 +32,21 @@ pub(crate) enum Input {
     /// The leases as they are: epochs of all shards, and which of them are ours.
     Leases { epochs: Vec<u64>, mine: Vec<bool> },
     /// A commit asked for by an effect has ended.
-    Settled { token: u64, result: Result<Outcome, StoreError> },
+    Settled {
+        token: u64,
+        result: Result<Outcome, StoreError>,
+    },
     /// A unit and its claims, read again because a commit lost or is unknown; `None`: it is gone.
-    Reread { unit: Uuid, found: Option<(Stored, Vec<Stored>)> },
+    Reread {
+        unit: Uuid,
+        found: Option<(Stored, Vec<Stored>)>,
+    },
     /// Time has passed.
     Tick,
 }
 
-/// What the engine wants done.
+/// What the engine wants done. Effects pass through once and are short-lived: a box would only cost.
+#[expect(clippy::large_enum_variant, reason = "see above")]
 pub(crate) enum Effect {
     /// Commit, then answer with `Settled`.
     Commit { token: u64, mutation: Mutation },
@@ -67,7 +74,7 @@ impl Default for EngineLimits {
             in_flight_max: 2048,
             burst_max: 256,
             reason_every_ms: 30_000,
-            sweep_every_ms: 300_000,
+            sweep_every_ms: 60_000,
             search: structured::Limits::default(),
         }
     }
@@ -104,7 +111,9 @@ enum State {
     /// A commit that allocates it is under way.
     Committing,
     /// The commit that records why it waits is under way; `woken`: try it again right after.
-    Recording { woken: bool },
+    Recording {
+        woken: bool,
+    },
     Parked,
     /// Waits for a short pause or for a fresh look at the database.
     Paused,
@@ -202,7 +211,7 @@ impl Engine {
     /// Returns whether more is due right now.
     pub(crate) fn decide(&mut self, now_ms: u64, effects: &mut Vec<Effect>) -> bool {
         self.complete_units();
-        self.wake();
+        self.wake(now_ms);
         self.resume_paused(now_ms);
         self.sweep(now_ms);
         for _ in 0..self.limits.burst_max {
@@ -213,7 +222,9 @@ impl Engine {
             self.decide_unit(place, now_ms, effects);
         }
         self.stats.waiting.set(i64::try_from(self.units.len()).unwrap_or(i64::MAX));
-        self.stats.parked.set(i64::try_from(self.queue.parked_len()).unwrap_or(i64::MAX));
+        self.stats
+            .parked
+            .set(i64::try_from(self.queue.parked_len()).unwrap_or(i64::MAX));
         self.queue.due_len() > 0 && self.under_way.len() < self.limits.in_flight_max
     }
 
@@ -223,16 +234,12 @@ impl Engine {
     }
 
     fn owns(mine: &[bool], unit: Uuid) -> bool {
-        mine.get(usize::from(resource_api::shard::home_shard(unit))).copied().unwrap_or(false)
+        mine.get(usize::from(resource_api::shard::home_shard(unit)))
+            .copied()
+            .unwrap_or(false)
     }
 
     fn is_mine(&self, unit: Uuid) -> bool {
         Self::owns(&self.mine, unit)
-    }
-
-    /// Nothing waits, nothing is under way.
-    #[cfg(test)]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.due_len() == 0 && self.under_way.is_empty() && self.paused.is_empty()
     }
 }

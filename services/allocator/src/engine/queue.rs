@@ -97,10 +97,10 @@ impl Queue {
         }
     }
 
-    /// Wakes the oldest units of each group: as many as `credits` says for it. Those for which `mine` holds become due; the others are
-    /// someone else's to try, and count.
-    pub(crate) fn wake(&mut self, credits: impl Fn(&Group) -> usize, mine: impl Fn(Uuid) -> bool) -> usize {
-        let mut woken = Vec::new();
+    /// Wakes the oldest units of each group: as many as `credits` says for it. Those for which `mine` holds become due. The others leave
+    /// their group too and are returned: their owner tries them, and the next change must not count on them a second time.
+    pub(crate) fn wake(&mut self, credits: impl Fn(&Group) -> usize, mine: impl Fn(Uuid) -> bool) -> Woken {
+        let mut woken = Woken::default();
         for group in self.groups.values_mut() {
             let credit = credits(group);
             if credit == 0 {
@@ -109,14 +109,25 @@ impl Queue {
             group.stuck = None;
             let oldest: Vec<Place> = group.units.iter().take(credit).copied().collect();
             for place in oldest {
+                group.units.remove(&place);
                 if mine(place.unit) {
-                    group.units.remove(&place);
-                    woken.push(place);
+                    self.due.insert(place);
+                    woken.mine += 1;
+                } else {
+                    woken.elsewhere.push(place.unit);
                 }
             }
         }
         self.groups.retain(|_, group| !group.units.is_empty());
-        self.due.extend(&woken);
-        woken.len()
+        woken
     }
+}
+
+/// Who was woken.
+#[derive(Debug, Default)]
+pub(crate) struct Woken {
+    /// How many became due here.
+    pub(crate) mine: usize,
+    /// Units that other allocators try.
+    pub(crate) elsewhere: Vec<Uuid>,
 }

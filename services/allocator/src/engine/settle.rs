@@ -16,14 +16,22 @@ const PAUSE_MAX_MS: u64 = 1_000;
 
 impl Engine {
     pub(super) fn on_settled(&mut self, token: u64, result: Result<Outcome, StoreError>, now_ms: u64, effects: &mut Vec<Effect>) {
-        let Some(under_way) = self.under_way.remove(&token) else { return };
+        let Some(under_way) = self.under_way.remove(&token) else {
+            return;
+        };
         match under_way.purpose {
             Purpose::Allocate => self.on_allocation(under_way, result, now_ms, effects),
             Purpose::Record => self.on_recorded(under_way.unit, result, effects),
         }
     }
 
-    fn on_allocation(&mut self, under_way: UnderWay, result: Result<Outcome, StoreError>, now_ms: u64, effects: &mut Vec<Effect>) {
+    fn on_allocation(
+        &mut self,
+        under_way: UnderWay,
+        result: Result<Outcome, StoreError>,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) {
         match result {
             // The log says so too, in its order; that is what removes the unit and marks the claims.
             Ok(Outcome::Won { .. }) => self.stats.allocated.inc(),
@@ -94,8 +102,12 @@ impl Engine {
     }
 
     pub(super) fn on_reread(&mut self, uid: Uuid, found: Option<(Stored, Vec<Stored>)>) {
-        let Some((stored, claims)) = found else { return self.forget(uid) };
-        let Ok(unit) = serde_json::from_str::<Unit>(&stored.body) else { return };
+        let Some((stored, claims)) = found else {
+            return self.forget(uid);
+        };
+        let Ok(unit) = serde_json::from_str::<Unit>(&stored.body) else {
+            return;
+        };
         if unit.status.phase != UnitPhase::Pending {
             return; // the log will say what became of it
         }
@@ -105,7 +117,13 @@ impl Engine {
         waiting.losses += 1;
         let uids: Vec<Uuid> = waiting.unit.spec.claims.iter().map(|c| c.uid.into()).collect();
         for claim in claims {
-            self.claims.insert(claim.uid, WaitingClaim { sequence: claim.sequence, body: claim.body });
+            self.claims.insert(
+                claim.uid,
+                WaitingClaim {
+                    sequence: claim.sequence,
+                    body: claim.body,
+                },
+            );
         }
         self.give_back(&uids);
         self.enter(uid);
@@ -118,7 +136,9 @@ impl Engine {
         }
         let before = std::mem::replace(&mut self.mine, Arc::new(mine));
         let now = self.mine.clone();
-        self.cluster.prefer_nodes(Arc::new(move |node: &str| now.get(usize::from(node_shard(node))).copied().unwrap_or(false)));
+        self.cluster.prefer_nodes(Arc::new(move |node: &str| {
+            now.get(usize::from(node_shard(node))).copied().unwrap_or(false)
+        }));
         let moved: Vec<Uuid> = self
             .units
             .iter()

@@ -31,12 +31,21 @@ impl Stats {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| IntCounter::with_opts(Opts::new(name, help));
         let stats = Self {
-            attempts: IntCounterVec::new(Opts::new("dray_allocation_attempts_total", "Searches run, by device class."), &["class"])?,
+            attempts: IntCounterVec::new(
+                Opts::new("dray_allocation_attempts_total", "Searches run, by device class."),
+                &["class"],
+            )?,
             allocated: counter("dray_allocator_allocated_total", "Units allocated by this process.")?,
             conflicts: counter("dray_allocator_conflicts_total", "Commits of allocations that lost.")?,
             woken: counter("dray_allocator_woken_total", "Parked units woken by a change.")?,
-            routed_home: counter("dray_allocator_routed_home_total", "Units placed in this process's own shards.")?,
-            routed_away: counter("dray_allocator_routed_away_total", "Units placed optimistically in other shards.")?,
+            routed_home: counter(
+                "dray_allocator_routed_home_total",
+                "Units placed in this process's own shards.",
+            )?,
+            routed_away: counter(
+                "dray_allocator_routed_away_total",
+                "Units placed optimistically in other shards.",
+            )?,
             waiting: IntGauge::new("dray_allocator_waiting", "Units that wait, in all shards.")?,
             parked: IntGauge::new("dray_allocator_parked", "Units that wait for a change.")?,
             round_seconds: Histogram::with_opts(
@@ -45,7 +54,13 @@ impl Stats {
             )?,
         };
         registry.register(Box::new(stats.attempts.clone()))?;
-        for metric in [&stats.allocated, &stats.conflicts, &stats.woken, &stats.routed_home, &stats.routed_away] {
+        for metric in [
+            &stats.allocated,
+            &stats.conflicts,
+            &stats.woken,
+            &stats.routed_home,
+            &stats.routed_away,
+        ] {
             registry.register(Box::new(metric.clone()))?;
         }
         registry.register(Box::new(stats.waiting.clone()))?;

@@ -34,11 +34,17 @@ pub(crate) fn decide_completion(drained: &[Drained], units: &BTreeMap<Uuid, Rele
             let mut mutation = Mutation::default();
             for drained in &claims {
                 mutation.writes.push(deletion(&drained.claim, "the node has let go"));
-                mutation.releases.push(Release { claim: drained.claim.uid, mode: ReleaseMode::Free });
+                mutation.releases.push(Release {
+                    claim: drained.claim.uid,
+                    mode: ReleaseMode::Free,
+                });
             }
             if let Some(unit) = units.get(&uid)
                 && is_releasing(&unit.stored)
-                && unit.living.iter().all(|living| claims.iter().any(|drained| drained.claim.uid == *living))
+                && unit
+                    .living
+                    .iter()
+                    .all(|living| claims.iter().any(|drained| drained.claim.uid == *living))
             {
                 mutation.writes.push(deletion(&unit.stored, "its last claim is gone"));
             }
@@ -57,7 +63,9 @@ fn deletion(object: &Stored, cause: &str) -> Write {
         namespace: object.namespace.clone(),
         name: object.name.clone(),
         uid: object.uid,
-        op: Op::Delete { expected: Some(object.sequence) },
+        op: Op::Delete {
+            expected: Some(object.sequence),
+        },
         body: Arc::clone(&object.body),
         queue: None::<UnitQueue>,
         part_of: None,
@@ -84,13 +92,19 @@ mod tests {
 
     fn releasing(uid: Uuid, phase: &str, living: &[Uuid]) -> ReleasingUnit {
         let body = format!("{{\"kind\":\"Unit\",\"apiVersion\":\"dray.v1\",\"status\":{{\"phase\":\"{phase}\"}}}}");
-        ReleasingUnit { stored: stored("units", uid, &body), living: living.iter().copied().collect() }
+        ReleasingUnit {
+            stored: stored("units", uid, &body),
+            living: living.iter().copied().collect(),
+        }
     }
 
     #[test]
     fn the_unit_goes_with_its_last_claim_and_not_before() {
         let (unit, a, b) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
-        let drained = |uid| Drained { claim: stored("resourceclaims", uid, "{}"), unit: Some(unit) };
+        let drained = |uid| Drained {
+            claim: stored("resourceclaims", uid, "{}"),
+            unit: Some(unit),
+        };
         let units = BTreeMap::from([(unit, releasing(unit, "Releasing", &[a, b]))]);
 
         let first = decide_completion(&[drained(a)], &units);
@@ -108,7 +122,10 @@ mod tests {
     fn a_unit_that_is_not_being_released_stays() {
         let (unit, a) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let units = BTreeMap::from([(unit, releasing(unit, "Allocated", &[a]))]);
-        let drained = Drained { claim: stored("resourceclaims", a, "{}"), unit: Some(unit) };
+        let drained = Drained {
+            claim: stored("resourceclaims", a, "{}"),
+            unit: Some(unit),
+        };
         let done = decide_completion(&[drained], &units);
         assert_eq!(done[0].writes.len(), 1);
     }

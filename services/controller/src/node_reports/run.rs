@@ -68,13 +68,19 @@ async fn answer(store: Store, writer: Writer, request: Request<NodeReports, Repo
 async fn on_reports(store: &Store, writer: &Writer, message: &NodeReports) -> Result<ReportAnswer, StoreError> {
     let rows: Vec<PreparedRow> = message.reports.iter().filter_map(row_of).collect();
     store.put_prepared(&rows).await?;
-    let unprepared: Vec<(Uuid, u64)> =
-        rows.iter().filter(|row| row.state == UNPREPARED).map(|row| (row.claim_uid, row.allocation_sequence)).collect();
+    let unprepared: Vec<(Uuid, u64)> = rows
+        .iter()
+        .filter(|row| row.state == UNPREPARED)
+        .map(|row| (row.claim_uid, row.allocation_sequence))
+        .collect();
     complete(store, writer, &unprepared).await?;
     let accepted = message
         .reports
         .iter()
-        .map(|r| ReportKey { claim_uid: r.claim_uid.clone(), allocation_sequence: r.allocation_sequence })
+        .map(|r| ReportKey {
+            claim_uid: r.claim_uid.clone(),
+            allocation_sequence: r.allocation_sequence,
+        })
         .collect();
     Ok(ReportAnswer { accepted })
 }
@@ -119,8 +125,15 @@ async fn complete(store: &Store, writer: &Writer, let_go: &[(Uuid, u64)]) -> Res
         .map(|(uid, _, _)| uid)
         .collect();
     let uids: Vec<Uuid> = draining.into_iter().collect();
-    let drained: Vec<Drained> =
-        store.objects_by_uid(&uids).await?.into_iter().map(|claim| Drained { unit: unit_of(&claim), claim }).collect();
+    let drained: Vec<Drained> = store
+        .objects_by_uid(&uids)
+        .await?
+        .into_iter()
+        .map(|claim| Drained {
+            unit: unit_of(&claim),
+            claim,
+        })
+        .collect();
     let units = read_units(store, &drained).await?;
     for outcome in writer.commit_all(decide_completion(&drained, &units)).await {
         // A lost one is found by the sweep, or by the next repetition.
@@ -139,7 +152,9 @@ async fn read_units(store: &Store, drained: &[Drained]) -> Result<BTreeMap<Uuid,
     let uids: Vec<Uuid> = uids.into_iter().collect();
     let mut units = BTreeMap::new();
     for stored in store.objects_by_uid(&uids).await? {
-        let Ok(unit) = serde_json::from_str::<Unit>(&stored.body) else { continue };
+        let Ok(unit) = serde_json::from_str::<Unit>(&stored.body) else {
+            continue;
+        };
         let claims: Vec<Uuid> = unit.spec.claims.iter().map(|c| c.uid.into()).collect();
         let living = store.objects_by_uid(&claims).await?.into_iter().map(|c| c.uid).collect();
         units.insert(stored.uid, ReleasingUnit { stored, living });

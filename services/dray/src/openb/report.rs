@@ -12,8 +12,9 @@ use crate::client::table::{self, counted, thousands};
 
 /// Reasons shown in full; the others are counted.
 const REASONS_SHOWN: usize = 8;
-/// Claims shown with their devices.
-const CLAIMS_SHOWN: usize = 8;
+/// Claims shown with their devices: the largest, and some from all over the trace.
+const LARGEST_SHOWN: usize = 2;
+const SPREAD_SHOWN: usize = 6;
 
 /// Everything the report is made of.
 pub(crate) struct Facts<'a> {
@@ -173,11 +174,18 @@ pub(crate) fn reasons(outcome: &Outcome<'_>) -> String {
     table::text(&rows)
 }
 
-/// A few claims with their devices, spread over the trace.
+/// A few claims with their devices: those with the most, then some spread over the trace.
 pub(crate) fn examples(outcome: &Outcome<'_>) -> String {
+    let mut largest: Vec<_> = outcome.allocated.iter().collect();
+    largest.sort_by_key(|(pod, _)| std::cmp::Reverse(pod.gpus));
+    largest.truncate(LARGEST_SHOWN);
+    let spread = outcome
+        .allocated
+        .iter()
+        .step_by((outcome.allocated.len() / SPREAD_SHOWN).max(1))
+        .take(SPREAD_SHOWN);
     let mut rows = table::table(&["claim", "asked for", "node", "devices"]);
-    let step = (outcome.allocated.len() / CLAIMS_SHOWN).max(1);
-    for (pod, unit) in outcome.allocated.iter().step_by(step).take(CLAIMS_SHOWN) {
+    for (pod, unit) in largest.into_iter().chain(spread) {
         let names = devices(unit)
             .map(|device| device.device.clone())
             .collect::<Vec<_>>()

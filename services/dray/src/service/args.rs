@@ -127,7 +127,7 @@ fn variable(service: &str, key: &str) -> String {
 }
 
 /// Watches standard input on a thread that ends with the process: a blocking read cannot be cancelled.
-fn stop_with_stdin(stop: CancellationToken) {
+pub(crate) fn stop_with_stdin(stop: CancellationToken) {
     let watch = move || {
         let mut rest = [0; 64];
         while std::io::stdin().read(&mut rest).is_ok_and(|read| read > 0) {}

@@ -74,15 +74,15 @@ impl Stack {
     fn plans(&mut self) -> anyhow::Result<Vec<Plan>> {
         let grpc = free_port(self.args.grpc_listen)?;
         self.server = format!("http://{grpc}");
-        let database = ("--database-url", self.postgres()?.url_of(DATABASE));
-        let mut plans = vec![self.plan(
-            "ingest",
-            "ingest".to_owned(),
-            &[database.clone(), ("--listen", grpc.to_string())],
-        )?];
-        plans.push(self.plan("controller", "controller".to_owned(), std::slice::from_ref(&database))?);
+        let servers = [
+            ("--database-url", self.postgres()?.url_of(DATABASE)),
+            ("--nats-url", self.nats()?.url()),
+        ];
+        let ingest = [servers.as_slice(), &[("--listen", grpc.to_string())]].concat();
+        let mut plans = vec![self.plan("ingest", "ingest".to_owned(), &ingest)?];
+        plans.push(self.plan("controller", "controller".to_owned(), &servers)?);
         for number in 1..=self.args.allocators {
-            plans.push(self.plan("allocator", format!("allocator-{number}"), std::slice::from_ref(&database))?);
+            plans.push(self.plan("allocator", format!("allocator-{number}"), &servers)?);
         }
         plans.extend(self.node_plans()?);
         Ok(plans)

@@ -20,7 +20,7 @@ async fn claim_goes_from_yaml_to_devices_and_back() -> anyhow::Result<()> {
             .await?
             .matches("unchanged")
             .count(),
-        2
+        3
     );
 
     let submit = ["submit", "-f", "examples/claim.yaml", "--client-id", "first", "--wait", "60s"];

@@ -1,5 +1,7 @@
 //! Pools, published as a whole.
 
+use std::sync::Arc;
+
 use prost::Message;
 use resource_api::ids::PoolId;
 use resource_api::object::Kind;
@@ -11,6 +13,7 @@ use uuid::Uuid;
 
 use super::{Context, TRIES_MAX, now};
 use crate::publication::{FoundPool, Publication, decide, deletions};
+use crate::violation::Violation;
 use crate::{error, slices};
 
 /// `dray.v1.Pools`.
@@ -38,10 +41,11 @@ impl PoolsService {
     }
 
     /// One try: `None` if it lost a race.
-    async fn try_publish(&self, wanted: &Publication) -> Result<Option<pb::PublishPoolResponse>, Status> {
+    async fn try_publish(&self, wanted: &Arc<Publication>) -> Result<Option<pb::PublishPoolResponse>, Status> {
         let found = self.find(&wanted.pool).await?;
         let unchanged_at = found.row.as_ref().map_or(0, |row| row.inventory);
-        let decision = decide(&self.0.admission, wanted, found, Uuid::now_v7, now()).map_err(|v| error::invalid(&v))?;
+        let (admission, wanted) = (self.0.admission.clone(), Arc::clone(wanted));
+        let decision = apart(move || decide(&admission, &wanted, found, Uuid::now_v7, now())).await?;
         let unchanged = decision.mutation.is_none();
         let sequence = match decision.mutation {
             None => unchanged_at,
@@ -75,12 +79,20 @@ impl PoolsService {
     }
 }
 
+/// Reading and checking thousands of devices takes a while, which the runtime's threads must not wait for.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, Vec<Violation>> + Send + 'static) -> Result<T, Status> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|violations| error::invalid(&violations)),
+        Err(_) => Err(error::stopping()),
+    }
+}
+
 #[tonic::async_trait]
 impl Pools for PoolsService {
     async fn publish(&self, request: Request<pb::PublishPoolRequest>) -> Result<Response<pb::PublishPoolResponse>, Status> {
         let request = request.into_inner();
         let _room = self.0.intake.try_take(request.encoded_len())?;
-        let wanted = Publication::read(&request).map_err(|v| error::invalid(&v))?;
+        let wanted = Arc::new(apart(move || Publication::read(&request)).await?);
         for _ in 0..TRIES_MAX {
             if let Some(response) = self.try_publish(&wanted).await? {
                 return Ok(Response::new(response));

@@ -133,7 +133,7 @@ async fn large_objects_are_listed_in_pages_that_fit_a_message() {
         };
         device
             .attributes
-            .extend((0..20).map(|n| (format!("filler-{n}"), value.clone())));
+            .extend((0..20).map(|n| (format!("filler_{n}"), value.clone())));
     }
     publish(&rig.ingest, large).await.unwrap();
     let (mut page_token, mut names, mut n_pages) = (String::new(), BTreeSet::new(), 0);
@@ -159,6 +159,23 @@ async fn large_objects_are_listed_in_pages_that_fit_a_message() {
         .unwrap()
         .into_inner();
     assert!(read.events.len() < 40 && read.sequence == read.events.last().unwrap().sequence);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_without_end_are_cut() {
+    let rig = Rig::new().await;
+    let mut bad = pool("p", 5_000, "A");
+    bad.devices
+        .iter_mut()
+        .for_each(|device| device.name = Some(format!("Not A Label {}", "x".repeat(40))));
+    let status = publish(&rig.ingest, bad).await.unwrap_err();
+    let fields = fields(&status);
+    assert!((20..256).contains(&fields.len()), "{}", fields.len());
+    assert!(
+        status.message().contains("256 or more fields are wrong"),
+        "{}",
+        status.message()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

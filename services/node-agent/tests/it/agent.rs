@@ -26,7 +26,7 @@ async fn a_claim_is_prepared_reported_and_unprepared() {
     );
     assert_eq!(device.cdi_device_ids, ["gpu.dray.example/gpu=node-a-gpu-3"]);
     assert_eq!(device.request_names, ["gpu"]);
-    assert_eq!(driver.shown.prepared(), [uid.clone()]);
+    assert_eq!(driver.shown.prepared(), std::slice::from_ref(&uid));
 
     rig.server.delete(&uid);
     rig.until_released(&uid).await;
@@ -219,7 +219,7 @@ async fn a_driver_that_went_away_is_waited_for_until_it_has_unprepared() {
     assert!(rig.server.knows(&uid));
 
     let driver = rig.driver(Faults::default()).await;
-    assert_eq!(driver.shown.prepared(), [uid.clone()], "the driver remembers it");
+    assert_eq!(driver.shown.prepared(), std::slice::from_ref(&uid), "the driver remembers it");
     rig.until_released(&uid).await;
     assert!(driver.shown.prepared().is_empty());
     agent.stop().await;

@@ -147,7 +147,7 @@ impl Server {
 fn object(name: &str, json: &serde_json::Value) -> pb::Object {
     pb::Object {
         name: name.to_owned(),
-        json: json.to_string().into_bytes().into(),
+        json: json.to_string().into_bytes(),
         ..pb::Object::default()
     }
 }
@@ -226,7 +226,7 @@ impl Objects for Server {
             "spec": {}, "status": {"allocation": {"devices": {"results": results}}},
         });
         Ok(Response::new(pb::Object {
-            json: object.to_string().into_bytes().into(),
+            json: object.to_string().into_bytes(),
             ..pb::Object::default()
         }))
     }
