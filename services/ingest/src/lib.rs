@@ -32,10 +32,10 @@ use store::{Committed, Store, StoreConfig, StoreError, Writer, WriterConfig};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -210,7 +210,8 @@ async fn serve(context: Context, listener: TcpListener) -> Result<(), IngestErro
         .add_service(PoolsServer::new(grpc::PoolsService(context.clone())).max_decoding_message_size(POOL_MESSAGE_MAX_BYTES))
         .add_service(LogServer::new(grpc::LogService(context.clone())))
         .add_service(AgentsServer::new(grpc::AgentsService(context)).max_decoding_message_size(MESSAGE_MAX_BYTES))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown)
+        // An answer must not wait for the client's delayed acknowledgement of the one before.
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), shutdown)
         .await?;
     Ok(())
 }

@@ -123,7 +123,13 @@ pub(crate) async fn run(registry: PathBuf, plugins: Plugins, call_timeout: Durat
 }
 
 fn watch(registry: &Path, changed: Arc<Notify>) -> Option<notify::RecommendedWatcher> {
-    let watcher = notify::recommended_watcher(move |_| changed.notify_one()).and_then(|mut watcher| {
+    // Reading the folder is an event too; looking at each look would never end.
+    let on_event = move |event: notify::Result<notify::Event>| {
+        if !event.is_ok_and(|event| event.kind.is_access()) {
+            changed.notify_one();
+        }
+    };
+    let watcher = notify::recommended_watcher(on_event).and_then(|mut watcher| {
         watcher.watch(registry, notify::RecursiveMode::Recursive)?;
         Ok(watcher)
     });

@@ -1,6 +1,9 @@
 //! Tables that fit the terminal: as wide as the text where output is not a terminal, wrapped in their columns where it is.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+
+/// Columns that are never wrapped: what a person copies into the next command, and what is short anyway.
+const WHOLE: &[&str] = &["name", "namespace", "claim", "sequence", "phase", "state", "age", "result"];
 
 /// An empty table with these headings.
 pub(crate) fn table(headings: &[&str]) -> Table {
@@ -9,8 +12,11 @@ pub(crate) fn table(headings: &[&str]) -> Table {
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(headings.iter().map(|heading| heading.to_uppercase()));
-    for column in table.column_iter_mut() {
+    for (column, heading) in table.column_iter_mut().zip(headings) {
         column.set_padding((0, 2));
+        if WHOLE.contains(heading) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     table
 }

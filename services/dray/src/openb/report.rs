@@ -165,11 +165,8 @@ pub(crate) fn reasons(outcome: &Outcome<'_>) -> String {
     }
     let rest: usize = groups.iter().skip(REASONS_SHOWN).map(|(_, pods)| pods.len()).sum();
     if rest > 0 {
-        rows.add_row([
-            thousands(rest as u64),
-            String::new(),
-            format!("{} more", counted(groups.len() - REASONS_SHOWN, "reason")),
-        ]);
+        let more = format!("{} more reasons", groups.len() - REASONS_SHOWN);
+        rows.add_row([thousands(rest as u64), String::new(), more]);
     }
     table::text(&rows)
 }
@@ -185,7 +182,8 @@ pub(crate) fn examples(outcome: &Outcome<'_>) -> String {
         .step_by((outcome.allocated.len() / SPREAD_SHOWN).max(1))
         .take(SPREAD_SHOWN);
     let mut rows = table::table(&["claim", "asked for", "node", "devices"]);
-    for (pod, unit) in largest.into_iter().chain(spread) {
+    let others = spread.filter(|(pod, _)| !largest.iter().any(|(shown, _)| shown.name == pod.name));
+    for (pod, unit) in largest.iter().copied().chain(others) {
         let names = devices(unit)
             .map(|device| device.device.clone())
             .collect::<Vec<_>>()
