@@ -15,7 +15,7 @@ use super::queue::{Group, Place, Woken};
 use super::{Effect, Engine, Purpose, State, UnderWay};
 
 /// How long a woken unit of another allocator is left out of its group, if nothing is heard of it, in milliseconds.
-const ELSEWHERE_MS: u64 = 2_000;
+const ELSEWHERE_MS: u64 = 500;
 
 impl Engine {
     /// Wakes the units that the changes since the last call could help.
@@ -108,7 +108,23 @@ impl Engine {
                 return;
             }
             self.paused.remove(&(at, unit));
+            let deferred = self.units.get(&unit).is_some_and(|waiting| waiting.state == State::Foreign);
             self.enter(unit);
+            if deferred {
+                self.stop_deferring(unit);
+            }
+        }
+    }
+
+    /// A change was left to a unit of another allocator, which still waits. Processes see who waits at slightly different moments, so each
+    /// may have left the change to the other: then it is ours to try.
+    fn stop_deferring(&mut self, unit: Uuid) {
+        let compiled = self.units.get(&unit).and_then(|waiting| waiting.compiled.clone());
+        let mine = self.mine.clone();
+        if let Some(compiled) = compiled
+            && self.queue.wake_own(compiled.signature(), |unit| Self::owns(&mine, unit))
+        {
+            self.stats.woken.inc();
         }
     }
 

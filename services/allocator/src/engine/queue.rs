@@ -97,6 +97,18 @@ impl Queue {
         }
     }
 
+    /// Wakes the oldest unit of the group for which `mine` holds, whoever is older elsewhere.
+    pub(crate) fn wake_own(&mut self, signature: &Signature, mine: impl Fn(Uuid) -> bool) -> bool {
+        let Some(group) = self.groups.get_mut(signature) else { return false };
+        let Some(place) = group.units.iter().find(|place| mine(place.unit)).copied() else { return false };
+        group.stuck = None;
+        group.units.remove(&place);
+        if group.units.is_empty() {
+            self.groups.remove(signature);
+        }
+        self.due.insert(place)
+    }
+
     /// Wakes the oldest units of each group: as many as `credits` says for it. Those for which `mine` holds become due. The others leave
     /// their group too and are returned: their owner tries them, and the next change must not count on them a second time.
     pub(crate) fn wake(&mut self, credits: impl Fn(&Group) -> usize, mine: impl Fn(Uuid) -> bool) -> Woken {
