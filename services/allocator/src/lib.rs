@@ -87,7 +87,16 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AllocatorErr
     let thread = spawn_engine(engine, stats, engine_inputs, effects, stop.clone())?;
     tasks.spawn(shell::run_effects(deps.store.clone(), writer, engine_effects, inputs.clone()));
 
-    let from = load(&deps.store, &inputs, &stop).await?;
+    let from = match load(&deps.store, &inputs, &stop).await {
+        Ok(from) => from,
+        // Told to stop before it was ready: what follows ends at once.
+        Err(_) if stop.is_cancelled() => 0,
+        Err(error) => {
+            stop.cancel();
+            drop(tokio::task::spawn_blocking(move || thread.join()).await);
+            return Err(error);
+        }
+    };
     let (position, seen) = watch::channel(0);
     let (events, batches) = mpsc::channel(follower::BATCHES_MAX);
     tasks.spawn(Follower::new(deps.store.clone(), deps.bus.clone(), &KINDS, from).run(events, stop.clone()));

@@ -99,8 +99,12 @@ impl Queue {
 
     /// Wakes the oldest unit of the group for which `mine` holds, whoever is older elsewhere.
     pub(crate) fn wake_own(&mut self, signature: &Signature, mine: impl Fn(Uuid) -> bool) -> bool {
-        let Some(group) = self.groups.get_mut(signature) else { return false };
-        let Some(place) = group.units.iter().find(|place| mine(place.unit)).copied() else { return false };
+        let Some(group) = self.groups.get_mut(signature) else {
+            return false;
+        };
+        let Some(place) = group.units.iter().find(|place| mine(place.unit)).copied() else {
+            return false;
+        };
         group.stuck = None;
         group.units.remove(&place);
         if group.units.is_empty() {

@@ -1,6 +1,6 @@
 //! `dray describe`: one object's story: what was asked, what came of it, why it waits, and what happened to it lately.
 
-use rpc::dray::v1::{HeadRequest, ReadLogRequest};
+use rpc::dray::v1::{GetUnitRequest, HeadRequest, ReadLogRequest};
 use serde_json::Value;
 
 use super::columns::{items, names, node_of, state};
@@ -54,6 +54,7 @@ async fn describe(client: &Client, kind: Kind, namespace: &str, name: &str) -> a
                 uid => fetch::one(client, Kind::Units, namespace, uid).await.ok(),
             };
             claim(&mut page, &object, unit.as_ref());
+            page.block("Node says", &node_says(client, &object).await);
         }
         Kind::Units => unit(&mut page, &object),
         Kind::ResourceSlices | Kind::DeviceClasses | Kind::Nodes => {
@@ -68,6 +69,20 @@ async fn describe(client: &Client, kind: Kind, namespace: &str, name: &str) -> a
         &recent_events(client, kind, &kind.namespace(namespace), name).await?,
     );
     Ok(page.text)
+}
+
+/// What the node's agent reported about the claim, with the CDI ids a container runtime needs.
+async fn node_says(client: &Client, claim: &Value) -> String {
+    let uid = text(claim, UNIT_ANNOTATION).to_owned();
+    let asked = client.units().get(client.request(GetUnitRequest { uid })).await;
+    let Ok(unit) = asked else { return String::new() };
+    let name = text(claim, "/metadata/name");
+    let Some(found) = unit.into_inner().claims.into_iter().find(|c| c.name == name) else {
+        return String::new();
+    };
+    let mut lines: Vec<String> = Some(found.prepared).filter(|said| !said.is_empty()).into_iter().collect();
+    lines.extend(found.cdi_device_ids);
+    lines.join("\n")
 }
 
 /// Lines of `Key: value` with the values in one column, and indented blocks.

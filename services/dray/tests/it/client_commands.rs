@@ -86,6 +86,11 @@ async fn simulated_driver_prepares_and_unprepares() -> anyhow::Result<()> {
     eventually(Duration::from_secs(60), pools).await;
     let submitted = dray.ok(&["submit", "-f", "examples/sim-claim.yaml", "--wait", "60s"]).await?;
     let unit = submitted.split_whitespace().next().unwrap_or_default().to_owned();
+    let shown = || async {
+        let described = dray.ok(&["describe", "claim/sim"]).await;
+        described.is_ok_and(|text| text.contains("Node says:\n  prepared\n") && text.contains("/gpu="))
+    };
+    eventually(Duration::from_secs(60), shown).await;
     // Deleting answers at once or once the node has let go; either way the devices come back and the claim goes.
     dray.ok(&["delete", &unit]).await?;
     let gone = || async { dray.err(&["get", "claim/sim"]).await.is_ok() };

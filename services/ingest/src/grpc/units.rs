@@ -11,7 +11,7 @@ use resource_api::unit::{Unit, UnitPhase};
 use rpc::dray::v1 as pb;
 use rpc::dray::v1::submit_stream_response::Result as StreamResult;
 use rpc::dray::v1::units_server::Units;
-use store::{EventRow, Operation, Outcome, StoreError, Stored};
+use store::{EventRow, Operation, Outcome, PreparedRow, StoreError, Stored};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::StatusExt;
@@ -224,9 +224,25 @@ impl UnitsService {
                 devices.insert(claim.uid, devices_of(&claim.body)?);
             }
         }
+        let mut prepared: HashMap<Uuid, PreparedRow> = HashMap::new();
+        if !uids.is_empty() {
+            // In the order of allocations: the last one counts.
+            for row in self.0.store.prepared(&uids).await.map_err(error::from_store)? {
+                prepared.insert(row.claim_uid, row);
+            }
+        }
         Ok(units
             .iter()
-            .map(|(uid, sequence, unit)| message(unit, *uid, *sequence, &devices))
+            .map(|(uid, sequence, unit)| {
+                let mut message = message(unit, *uid, *sequence, &devices);
+                for (claim, named) in message.claims.iter_mut().zip(&unit.spec.claims) {
+                    if let Some(row) = prepared.get(&named.uid.0) {
+                        claim.prepared = prepared_text(row);
+                        claim.cdi_device_ids = cdi_ids(row);
+                    }
+                }
+                message
+            })
             .collect())
     }
 
@@ -285,6 +301,21 @@ fn unit_of(body: &str) -> Result<Unit, Status> {
 }
 
 /// The devices that a claim's JSON says it is allocated.
+/// What an agent said, in a word or two.
+fn prepared_text(row: &PreparedRow) -> String {
+    match row.state {
+        1 => "prepared".to_owned(),
+        2 => "unprepared".to_owned(),
+        _ => format!("failed: {}", row.message),
+    }
+}
+
+fn cdi_ids(row: &PreparedRow) -> Vec<String> {
+    let devices: Vec<serde_json::Value> = serde_json::from_str(&row.devices).unwrap_or_default();
+    let ids = devices.iter().filter_map(|device| device.get("cdiDeviceIDs")?.as_array());
+    ids.flatten().filter_map(|id| id.as_str().map(str::to_owned)).collect()
+}
+
 pub(super) fn devices_of(body: &str) -> Result<Vec<pb::AllocatedDevice>, Status> {
     let claim: ResourceClaim = serde_json::from_str(body).map_err(|e| error::unreadable("claim", &e))?;
     let results = claim.status.allocation.map(|a| a.devices.results).unwrap_or_default();
@@ -308,6 +339,7 @@ fn message(unit: &Unit, uid: Uuid, sequence: u64, devices: &HashMap<Uuid, Vec<pb
         name: claim.name.clone(),
         uid: claim.uid.to_string(),
         devices: devices.get(&claim.uid.0).cloned().unwrap_or_default(),
+        ..pb::UnitClaim::default()
     };
     pb::Unit {
         uid: uid.to_string(),
