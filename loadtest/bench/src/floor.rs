@@ -12,10 +12,20 @@ use uuid::Uuid;
 use crate::machine::Database;
 use crate::report::median;
 
+/// What bare commits reach, in claims per second.
+#[derive(Clone, Copy)]
+pub(crate) struct Floor {
+    /// Submission and allocation: what a burst writes.
+    pub(crate) claims_per_s: f64,
+    /// Deletion too: what the steady phase writes per claim.
+    pub(crate) with_deletion_per_s: f64,
+}
+
 /// Claims per second of bare commits: `n` submissions (claim, unit, record), then their `n` allocations (claim, unit, holding), with the
 /// statement, batch size and connections of the services. Only the commits are timed; the mutations are made before.
-pub(crate) async fn claims_per_s(database: &Database, n: usize) -> anyhow::Result<f64> {
+pub(crate) async fn claims_per_s(database: &Database, n: usize) -> anyhow::Result<Floor> {
     let mut rates = Vec::new();
+    let mut with_deletion = Vec::new();
     for round in 0..3 {
         let url = database.fresh(&format!("floor_{round}")).await?;
         let store = Store::connect(&StoreConfig::new(url, "floor"))?;
@@ -38,23 +48,35 @@ pub(crate) async fn claims_per_s(database: &Database, n: usize) -> anyhow::Resul
         let outcomes = writer.commit_all(submissions).await;
         let submitting = began.elapsed();
         let mut allocations = Vec::with_capacity(n);
+        let mut deletions = Vec::with_capacity(n);
         for (i, (outcome, (claim, unit))) in outcomes.into_iter().zip(ids).enumerate() {
             let Outcome::Won { sequences } = outcome? else {
                 anyhow::bail!("a bare submission lost")
             };
+            deletions.push(deletion(claim, unit));
             allocations.push(allocation(i, claim, unit, &sequences));
         }
         let began = Instant::now();
         for outcome in writer.commit_all(allocations).await {
             anyhow::ensure!(matches!(outcome?, Outcome::Won { .. }), "a bare allocation lost");
         }
-        rates.push(n as f64 / (submitting + began.elapsed()).as_secs_f64());
+        let allocating = began.elapsed();
+        let began = Instant::now();
+        for outcome in writer.commit_all(deletions).await {
+            anyhow::ensure!(matches!(outcome?, Outcome::Won { .. }), "a bare deletion lost");
+        }
+        let deleting = began.elapsed();
+        rates.push(n as f64 / (submitting + allocating).as_secs_f64());
+        with_deletion.push(n as f64 / (submitting + allocating + deleting).as_secs_f64());
         stop.cancel();
         drop(writer);
         while tasks.join_next().await.is_some() {}
         store.close().await;
     }
-    Ok(median(rates))
+    Ok(Floor {
+        claims_per_s: median(rates),
+        with_deletion_per_s: median(with_deletion),
+    })
 }
 
 const SPEC: &str = "\"spec\":{\"devices\":{\"requests\":[{\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\",\"allocationMode\":\"ExactCount\",\"count\":1}}]}}";
@@ -164,6 +186,35 @@ fn allocation(i: usize, claim: Uuid, unit: Uuid, sequences: &[u64]) -> Mutation 
             pool: node.into(),
             device: device.into(),
             claim,
+        }],
+        ..Mutation::default()
+    }
+}
+
+fn deletion(claim: Uuid, unit: Uuid) -> Mutation {
+    let delete = Op::Delete { expected: None };
+    Mutation {
+        writes: vec![
+            write(
+                "resourceclaims",
+                format!("{unit}-0"),
+                claim,
+                delete,
+                claim_body(claim, unit, "{}"),
+                None,
+            ),
+            write(
+                "units",
+                unit.to_string(),
+                unit,
+                delete,
+                unit_body(unit, claim, "job", "{}"),
+                None,
+            ),
+        ],
+        releases: vec![store::Release {
+            claim,
+            mode: store::ReleaseMode::Free,
         }],
         ..Mutation::default()
     }
