@@ -182,16 +182,4 @@ impl Store {
             })
             .collect()
     }
-
-    /// How many units wait, and how many units and claims exist: one line for people.
-    pub async fn counts(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT kind, count(*) AS n FROM objects GROUP BY kind
-             UNION ALL SELECT 'pending', count(*) FROM objects WHERE pending
-             UNION ALL SELECT 'holdings', count(*) FROM holdings ORDER BY 1",
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        rows.iter().map(|row| Ok((row.try_get("kind")?, row.try_get("n")?))).collect()
-    }
 }

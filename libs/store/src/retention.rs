@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sqlx::Row;
 
-use crate::event_log::to_u64;
 use crate::{Store, StoreError};
 
 impl Store {
@@ -66,16 +65,5 @@ impl Store {
         .execute(&self.pool)
         .await?;
         Ok(records)
-    }
-
-    /// Events and records that exist, for metrics: (events, submissions). Estimates of the planner's statistics, not counts.
-    pub async fn log_size_estimate(&self) -> Result<(u64, u64), StoreError> {
-        let row = sqlx::query(
-            "SELECT greatest((SELECT reltuples FROM pg_class WHERE relname = 'events'), 0)::bigint AS events,
-                    greatest((SELECT reltuples FROM pg_class WHERE relname = 'submissions'), 0)::bigint AS submissions",
-        )
-        .fetch_one(&self.pool)
-        .await?;
-        Ok((to_u64(row.try_get("events")?), to_u64(row.try_get("submissions")?)))
     }
 }

@@ -193,7 +193,6 @@ impl Engine {
         self.incomplete.remove(&uid);
         self.queue
             .remove(waiting.place, waiting.compiled.as_ref().map(|c| c.signature().clone()));
-        self.paused.retain(|(_, unit), ()| *unit != uid);
         for claim in &waiting.unit.spec.claims {
             self.claims.remove(&Uuid::from(claim.uid));
         }

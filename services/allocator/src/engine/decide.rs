@@ -57,7 +57,7 @@ impl Engine {
     fn on_woken(&mut self, woken: Woken, now_ms: u64) {
         self.stats.woken.inc_by(woken.mine as u64);
         for unit in woken.elsewhere {
-            self.paused.insert((now_ms + ELSEWHERE_MS, unit), ());
+            self.paused.insert((now_ms + ELSEWHERE_MS, unit));
         }
     }
 
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     pub(super) fn resume_paused(&mut self, now_ms: u64) {
-        while let Some(((at, unit), ())) = self.paused.first_key_value().map(|(k, v)| (*k, *v)) {
+        while let Some((at, unit)) = self.paused.first().copied() {
             if at > now_ms {
                 return;
             }

@@ -9,7 +9,7 @@ mod queue;
 mod settle;
 mod stats;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use resource_api::ids::PoolId;
@@ -158,8 +158,8 @@ pub(crate) struct Engine {
     mine: Arc<Vec<bool>>,
     under_way: HashMap<u64, UnderWay>,
     next_token: u64,
-    /// Paused units by the time at which they are due.
-    paused: BTreeMap<(u64, Uuid), ()>,
+    /// Paused units by the time at which they are due. One that is gone by then is passed over.
+    paused: BTreeSet<(u64, Uuid)>,
     /// Objects read at the start are newer than events up to their sequence.
     loaded: HashMap<Uuid, u64>,
     changes: apply::Changes,
@@ -186,7 +186,7 @@ impl Engine {
             mine: Arc::new(Vec::new()),
             under_way: HashMap::new(),
             next_token: 0,
-            paused: BTreeMap::new(),
+            paused: BTreeSet::new(),
             loaded: HashMap::new(),
             changes: apply::Changes::default(),
             position: 0,
@@ -230,7 +230,7 @@ impl Engine {
 
     /// Time of the next thing that happens by itself, in milliseconds.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
-        self.paused.first_key_value().map(|((at, _), ())| *at)
+        self.paused.first().map(|(at, _)| *at)
     }
 
     fn owns(mine: &[bool], unit: Uuid) -> bool {

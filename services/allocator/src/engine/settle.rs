@@ -91,7 +91,7 @@ impl Engine {
         let spread = u64::from(uid.as_bytes()[15]) * pause / 256;
         waiting.losses += 1;
         waiting.state = State::Paused;
-        self.paused.insert((now_ms + pause / 2 + spread, uid), ());
+        self.paused.insert((now_ms + pause / 2 + spread, uid));
     }
 
     fn reread(&mut self, uid: Uuid, effects: &mut Vec<Effect>) {
