@@ -50,7 +50,8 @@ impl fmt::Display for Violation {
 /// [`Cluster::take`]. Cost: grows with the pools involved, and compiles every selector anew.
 #[must_use]
 pub fn check(cluster: &Cluster, unit: &CompiledUnit, plan: &Plan) -> Vec<Violation> {
-    let mut checker = Checker::new(cluster, unit, plan);
+    let restored = restore_visible(cluster, plan);
+    let mut checker = Checker::new(cluster, &restored, unit, plan);
     let claims: Vec<_> = unit.claims.iter().map(|claim| &*claim.source).collect();
     if claims.len() != plan.claims.len() {
         checker.add(
@@ -73,6 +74,15 @@ pub fn check(cluster: &Cluster, unit: &CompiledUnit, plan: &Plan) -> Vec<Violati
     checker.check_counters(&results);
     checker.check_share_ids(&results);
     checker.violations
+}
+
+/// The slices of the pools that the plan's node can see, as objects.
+fn restore_visible(cluster: &Cluster, plan: &Plan) -> BTreeMap<PoolId, Vec<ResourceSlice>> {
+    let own = cluster.node_number(&plan.node).and_then(|node| cluster.node(node));
+    let own = own.into_iter().flat_map(|node| node.pools().iter().copied());
+    let pools = own.chain(cluster.wide_pools()).map(|pool| cluster.pool(pool));
+    let restore = |pool: &Pool| pool.slices().iter().map(|entry| entry.slice.restore()).collect();
+    pools.map(|pool| (pool.id.clone(), restore(pool))).collect()
 }
 
 /// What `exactly` and an alternative have in common.
@@ -154,6 +164,8 @@ struct Published<'a> {
 
 struct Checker<'a> {
     cluster: &'a Cluster,
+    /// The slices of the pools that the plan's node can see.
+    slices: &'a BTreeMap<PoolId, Vec<ResourceSlice>>,
     features: Features,
     node: NodeView<'a>,
     supports_skipped: bool,
@@ -164,12 +176,18 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn new(cluster: &'a Cluster, unit: &CompiledUnit, plan: &'a Plan) -> Self {
+    fn new(
+        cluster: &'a Cluster,
+        slices: &'a BTreeMap<PoolId, Vec<ResourceSlice>>,
+        unit: &CompiledUnit,
+        plan: &'a Plan,
+    ) -> Self {
         static NO_LABELS: TextMap = TextMap::new();
         let facts = cluster.node_facts(&plan.node);
         let declared = facts.iter().flat_map(|facts| &facts.declared_features);
         Self {
             cluster,
+            slices,
             features: cluster.features(),
             node: NodeView {
                 name: &plan.node,
@@ -343,7 +361,7 @@ impl<'a> Checker<'a> {
     /// Every device that a request in mode All must have.
     fn all_devices(&self, wanted: &Wanted<'_>) -> BTreeSet<DeviceId> {
         let mut all = BTreeSet::new();
-        for pool in self.cluster.pools() {
+        for pool in self.slices.keys() {
             for published in self.devices_of(pool).unwrap_or_default() {
                 let could_hold = !self.features.consumable_capacity
                     || wanted.capacity.iter().all(|(name, amount)| {
@@ -351,7 +369,7 @@ impl<'a> Checker<'a> {
                         capacity.is_some_and(|capacity| self.could_hold(capacity, amount))
                     });
                 if could_hold && self.is_selected(wanted, published) {
-                    let PoolId { driver, pool } = pool.id.clone();
+                    let PoolId { driver, pool } = pool.clone();
                     all.insert(DeviceId {
                         driver,
                         pool,
@@ -403,20 +421,14 @@ impl<'a> Checker<'a> {
     }
 
     fn published(&self, id: &DeviceId) -> Option<Published<'a>> {
-        let pool = self.cluster.pool_by_id(&id.pool_id())?;
-        self.devices_of(pool)?
+        self.devices_of(&id.pool_id())?
             .into_iter()
             .find(|published| published.device.name == id.device)
     }
 
     /// The devices of a pool that the node can use; `None`: the pool is incomplete, invalid or not there.
-    fn devices_of(&self, pool: &'a Pool) -> Option<Vec<Published<'a>>> {
-        let all: Vec<&ResourceSlice> = pool
-            .slices()
-            .iter()
-            .map(|entry| &*entry.slice)
-            .filter(|slice| self.exists(slice))
-            .collect();
+    fn devices_of(&self, pool: &PoolId) -> Option<Vec<Published<'a>>> {
+        let all: Vec<&ResourceSlice> = self.slices.get(pool)?.iter().filter(|slice| self.exists(slice)).collect();
         let seen: Vec<&ResourceSlice> = all.iter().copied().filter(|slice| self.sees(slice)).collect();
         let newest = seen.iter().map(|slice| slice.spec.pool.generation).max()?;
         let kept: Vec<_> = seen
@@ -640,7 +652,7 @@ impl<'a> Checker<'a> {
         }
         let pools: BTreeSet<_> = results.iter().map(|(_, result)| result.pool_id()).collect();
         for id in pools {
-            let Some(pool) = self.cluster.pool_by_id(&id) else { continue };
+            let Some(slices) = self.slices.get(&id) else { continue };
             let own: Vec<_> = results.iter().filter(|(_, result)| result.pool_id() == id).collect();
             let draws = |result: &DeviceRequestAllocationResult| {
                 self.published(&result.device_id())
@@ -652,23 +664,28 @@ impl<'a> Checker<'a> {
             let Some((claim, _)) = own.first().filter(|_| fresh) else {
                 continue;
             };
-            if let Some(problem) = self.overdrawn(pool, &own) {
+            if let Some(problem) = self.overdrawn(&id, slices, &own) {
                 self.add(claim, problem);
             }
-            if let Some(problem) = self.incompatible(pool, &own) {
+            if let Some(problem) = self.incompatible(&id, slices, &own) {
                 self.add(claim, problem);
             }
         }
     }
 
     /// The first counter of the pool on which held and newly taken devices together draw more than is published.
-    fn overdrawn(&self, pool: &Pool, own: &[&(&ResourceClaim, &DeviceRequestAllocationResult)]) -> Option<String> {
+    fn overdrawn(
+        &self,
+        pool: &PoolId,
+        slices: &[ResourceSlice],
+        own: &[&(&ResourceClaim, &DeviceRequestAllocationResult)],
+    ) -> Option<String> {
         let generation = own.iter().find_map(|(_, result)| {
             self.published(&result.device_id())
                 .map(|published| published.slice.spec.pool.generation)
         })?;
-        let slices = pool.slices().iter().map(|entry| &*entry.slice);
         let slices: Vec<_> = slices
+            .iter()
             .filter(|slice| slice.spec.pool.generation == generation && self.exists(slice))
             .collect();
         let mut left: BTreeMap<(&str, &str), Quantity> = BTreeMap::new();
@@ -679,7 +696,7 @@ impl<'a> Checker<'a> {
         }
         let plain = slices.iter().filter(|slice| slice.spec.shared_counters().is_empty());
         for device in plain.flat_map(|slice| slice.spec.devices()) {
-            let PoolId { driver, pool } = pool.id.clone();
+            let PoolId { driver, pool } = pool.clone();
             let id = DeviceId {
                 driver,
                 pool,
@@ -711,18 +728,23 @@ impl<'a> Checker<'a> {
             }
         }
         let ((set, counter), _) = left.iter().find(|(_, amount)| amount.signum() < 0)?;
-        Some(format!("counter {counter} of set {set} in pool {} is overdrawn", pool.id))
+        Some(format!("counter {counter} of set {set} in pool {pool} is overdrawn"))
     }
 
     /// A counter set whose held and newly taken devices have no compatibility group in common.
-    fn incompatible(&self, pool: &Pool, own: &[&(&ResourceClaim, &DeviceRequestAllocationResult)]) -> Option<String> {
+    fn incompatible(
+        &self,
+        pool: &PoolId,
+        slices: &[ResourceSlice],
+        own: &[&(&ResourceClaim, &DeviceRequestAllocationResult)],
+    ) -> Option<String> {
         if !self.features.compatibility_groups {
             return None;
         }
         let mut groups_of_set: BTreeMap<&str, Vec<BTreeSet<&str>>> = BTreeMap::new();
         let mut fresh_sets = BTreeSet::new();
-        for device in pool.slices().iter().flat_map(|entry| entry.slice.spec.devices()) {
-            let PoolId { driver, pool } = pool.id.clone();
+        for device in slices.iter().flat_map(|slice| slice.spec.devices()) {
+            let PoolId { driver, pool } = pool.clone();
             let id = DeviceId {
                 driver,
                 pool,
@@ -749,8 +771,7 @@ impl<'a> Checker<'a> {
             .iter()
             .find(|(set, groups)| fresh_sets.contains(*set) && disagrees(groups))?;
         Some(format!(
-            "devices on counter set {set} of pool {} have no compatibility group in common",
-            pool.id
+            "devices on counter set {set} of pool {pool} have no compatibility group in common"
         ))
     }
 

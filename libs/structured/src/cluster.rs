@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::features::Features;
 use crate::learned::Learned;
+use crate::packed::Packer;
 use crate::pool::{Audience, Pool, SliceEntry};
 use crate::selectors::Filter;
 use crate::taints;
@@ -131,6 +132,7 @@ pub struct Cluster {
     node_by_name: FxHashMap<Arc<str>, NodeNumber>,
     holdings: FxHashMap<Uid, Vec<DeviceRequestAllocationResult>>,
     preferred: Option<Preferred>,
+    packer: Packer,
     learned: Mutex<Learned>,
 }
 
@@ -168,6 +170,7 @@ impl Cluster {
             node_by_name: FxHashMap::default(),
             holdings: FxHashMap::default(),
             preferred: None,
+            packer: Packer::default(),
             learned: Mutex::default(),
         }
     }
@@ -226,7 +229,7 @@ impl Cluster {
         let pool = self.pool_index_or_new(&id);
         let entry = SliceEntry {
             audience: Audience::of(&slice, self.features),
-            slice,
+            slice: self.packer.pack(&slice),
         };
         match entry.bad_selector() {
             Some(problem) => self.bad_selectors.insert(name.clone(), problem),
@@ -367,7 +370,7 @@ impl Cluster {
             .iter()
             .filter(|entry| Some(entry.slice.spec.pool.generation) == newest);
         let mut stats = Stats { devices: 0, free: 0 };
-        for device in slices.flat_map(|entry| crate::pool::devices_of(&entry.slice)) {
+        for device in slices.flat_map(|entry| entry.slice.sources()) {
             stats.devices += 1;
             let is_held = pool
                 .uses
@@ -467,11 +470,6 @@ impl Cluster {
     /// Pools that nodes see by other means than being named.
     pub(crate) fn wide_pools(&self) -> impl Iterator<Item = PoolIndex> + '_ {
         self.wide_pools.iter().copied()
-    }
-
-    /// All pools, for rules that look at the whole cluster.
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().flatten()
     }
 
     pub(crate) fn pool_by_id(&self, id: &PoolId) -> Option<&Pool> {

@@ -4,11 +4,12 @@
 //! A device is charged once however many shares of it are out. A counter that is overdrawn (its driver shrank it) blocks
 //! every device of the pool that draws on any counter; that is upstream's rule.
 
-use resource_api::device::{CounterSet, Device, DeviceCounterConsumption};
+use resource_api::device::{CounterSet, DeviceCounterConsumption};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::amount::Amount;
+use crate::packed::PackedDevice;
 
 /// What a device takes from a pool's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -75,8 +76,8 @@ impl CounterBoard {
     /// Error: the first inconsistency, naming device or set, counter set and counter.
     pub(crate) fn build<'a>(
         sets: impl Iterator<Item = &'a CounterSet>,
-        here: impl Iterator<Item = &'a Device>,
-        elsewhere: impl Iterator<Item = &'a Device>,
+        here: impl Iterator<Item = &'a PackedDevice>,
+        elsewhere: impl Iterator<Item = &'a PackedDevice>,
     ) -> Result<Self, String> {
         let mut index = Index::default();
         let mut published = Vec::new();
@@ -206,19 +207,20 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn draws_of(&mut self, device: &'a Device) -> Result<Option<Draws>, String> {
-        if device.consumes_counters.is_empty() {
+    fn draws_of(&mut self, device: &'a PackedDevice) -> Result<Option<Draws>, String> {
+        let consumptions = &device.kind().device.consumes_counters;
+        if consumptions.is_empty() {
             return Ok(None);
         }
         let mut draws = Draws::default();
-        for consumption in &device.consumes_counters {
+        for consumption in consumptions {
             self.add(&mut draws, device, consumption)?;
         }
         draws.amounts.sort_by_key(|(counter, _)| *counter);
         Ok(Some(draws))
     }
 
-    fn add(&mut self, draws: &mut Draws, device: &Device, from: &'a DeviceCounterConsumption) -> Result<(), String> {
+    fn add(&mut self, draws: &mut Draws, device: &PackedDevice, from: &'a DeviceCounterConsumption) -> Result<(), String> {
         let set_name = &from.counter_set;
         let missing = || format!("device {} draws on counter set {set_name}, which the pool lacks", device.name);
         let set = *self.sets.get(set_name.as_str()).ok_or_else(missing)?;

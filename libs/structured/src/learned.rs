@@ -2,12 +2,8 @@
 //!
 //! Filled in on demand and forgotten piece by piece when facts change; everything here can be worked out again.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::capacity::CapacityFacts;
 use crate::cluster::{Cluster, NodeEntry, NodeNumber, PoolIndex};
 use crate::node_index::NodeIndex;
 use crate::node_view::{self, NodeView};
@@ -24,7 +20,6 @@ pub(crate) struct Learned {
     views_of_pool: Vec<Vec<(Seen, Option<usize>)>>,
     /// Per node: its views in order.
     views_of_node: Vec<Option<SmallVec<[usize; 2]>>>,
-    capacities: FxHashSet<Arc<CapacityFacts>>,
     pub(crate) filters: FilterTable,
     pub(crate) index: NodeIndex,
 }
@@ -79,7 +74,7 @@ impl Cluster {
         if let Some((_, view)) = learned.views_of_pool[pool_at].iter().find(|(known, _)| *known == seen) {
             return *view;
         }
-        let view = pool.view(&seen, self.features(), &mut learned.capacities).map(|mut view| {
+        let view = pool.view(&seen, self.features()).map(|mut view| {
             self.taint_rules_of(&pool.id).for_each(|rule| view.apply(rule));
             learned.add_view(view)
         });

@@ -20,6 +20,7 @@ mod learned;
 mod limits;
 mod node_index;
 mod node_view;
+mod packed;
 mod place;
 mod plan;
 mod pool;
@@ -39,7 +40,7 @@ use resource_api::claim::ResourceClaim;
 
 pub use check::{Violation, check};
 pub use cluster::{Cluster, NodeFacts, NodeOrder, Stats};
-pub use explain::{Reason, RequestReasons, Unallocatable, UnallocatableKind};
+pub use explain::{Explanation, Reason, RequestReasons, Unallocatable, UnallocatableKind, explain};
 pub use fault::{Fault, FaultKind, Scope};
 pub use features::Features;
 pub use limits::{Limits, RESULTS_PER_CLAIM_MAX};

@@ -77,6 +77,7 @@ fn result(
     let choice = &unit.choices[pick.choice];
     let (_, pool, local) = node.locate(pick.position);
     let device = pool.device(local);
+    let kind = &device.kind().device;
     let bound = features.binding_conditions;
     let consumed_capacity = match (&pick.share, pool.capacity_of(local)) {
         (Some(share), Some(facts)) => facts
@@ -94,12 +95,12 @@ fn result(
         admin_access: choice.admin_access.then_some(true),
         tolerations: choice.tolerations.clone(),
         binding_conditions: if bound {
-            device.binding_conditions.clone()
+            kind.binding_conditions.clone()
         } else {
             Vec::new()
         },
         binding_failure_conditions: if bound {
-            device.binding_failure_conditions.clone()
+            kind.binding_failure_conditions.clone()
         } else {
             Vec::new()
         },
@@ -108,7 +109,7 @@ fn result(
             .is_some()
             .then(|| share_id(unit.claims[claim_at].uid, claim_at, nth)),
         consumed_capacity,
-        skip_node_operations: pool.slice(local).spec.skip_node_operations.clone(),
+        skip_node_operations: pool.slice(local).skip_node_operations.clone(),
     }
 }
 
@@ -177,7 +178,7 @@ fn node_selector(node: &NodeView<'_>, picks: &[&Pick]) -> Result<Option<NodeSele
     let mut merged = NodeSelectorTerm::default();
     for pick in picks {
         let (_, pool, local) = node.locate(pick.position);
-        let (device, spec) = (pool.device(local), &pool.slice(local).spec);
+        let (device, spec) = (&pool.device(local).kind().device, pool.slice(local));
         let per_device = spec.per_device_node_selection == Some(true);
         let named = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
         let is_local = named(&spec.node_name) || (per_device && named(&device.node_name));

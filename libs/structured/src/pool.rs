@@ -13,10 +13,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::bits::Bits;
-use crate::capacity::CapacityFacts;
 use crate::counters::CounterBoard;
 use crate::features::Features;
 use crate::holdings::DeviceUse;
+use crate::packed::{PackedDevice, PackedSlice};
 use crate::pool_view::{Health, PoolView};
 
 /// Which nodes see a slice; the first field that is set decides.
@@ -69,13 +69,13 @@ fn names_groups(device: &Device) -> bool {
 /// A slice with what its fields mean.
 #[derive(Clone, Debug)]
 pub(crate) struct SliceEntry {
-    pub(crate) slice: Arc<ResourceSlice>,
+    pub(crate) slice: Arc<PackedSlice>,
     pub(crate) audience: Audience,
 }
 
 impl SliceEntry {
     fn name(&self) -> &str {
-        &self.slice.metadata.name
+        &self.slice.name
     }
 
     fn generation(&self) -> i64 {
@@ -94,8 +94,8 @@ impl SliceEntry {
                 let error = node::matches(spec.node_selector.as_ref()?, nowhere).err()?;
                 Some(format!("node selector of resource slice {}: {error}", self.name()))
             }
-            Audience::PerDevice => spec.devices().iter().find_map(|device| {
-                let error = device_matches(device, nowhere).err()?;
+            Audience::PerDevice => self.slice.all_devices().iter().find_map(|device| {
+                let error = device_matches(&device.kind().device, nowhere).err()?;
                 Some(format!(
                     "node selector of device {} in resource slice {}: {error}",
                     device.name,
@@ -116,10 +116,10 @@ impl SliceEntry {
                 node::matches(selector, node).unwrap_or(false).then_some(None)
             }
             Audience::PerDevice => {
-                let devices = self.slice.spec.devices();
+                let devices = self.slice.all_devices();
                 let mut matching = Bits::new(devices.len());
                 for (at, device) in devices.iter().enumerate() {
-                    matching.assign(at, device_matches(device, node).unwrap_or(false));
+                    matching.assign(at, device_matches(&device.kind().device, node).unwrap_or(false));
                 }
                 matching.any().then_some(Some(matching))
             }
@@ -193,11 +193,11 @@ impl Pool {
 
     /// An upper bound on the devices that nobody holds whole.
     pub(crate) fn n_free_at_most(&self, features: Features) -> u64 {
-        let devices = self.slices.iter().flat_map(|entry| devices_of(&entry.slice));
+        let devices = self.slices.iter().flat_map(|entry| entry.slice.sources());
         if self.uses.is_empty() {
             return devices.count() as u64;
         }
-        let is_held = |device: &&Device| self.uses.get(&device.name).is_some_and(|used| used.is_held(features));
+        let is_held = |device: &&PackedDevice| self.uses.get(&device.name).is_some_and(|used| used.is_held(features));
         devices.filter(|device| !is_held(device)).count() as u64
     }
 
@@ -210,13 +210,8 @@ impl Pool {
 
     /// Puts the view together. `None`: what is seen is obsolete, the pool has vanished for these nodes.
     ///
-    /// O(devices). `capacities`: where equal capacity descriptions are shared.
-    pub(crate) fn view(
-        &self,
-        seen: &Seen,
-        features: Features,
-        capacities: &mut FxHashSet<Arc<CapacityFacts>>,
-    ) -> Option<PoolView> {
+    /// O(devices).
+    pub(crate) fn view(&self, seen: &Seen, features: Features) -> Option<PoolView> {
         let newest = seen.slices.iter().map(|(at, _)| self.slices[*at].generation()).max()?;
         let kept: Vec<_> = seen
             .slices
@@ -228,7 +223,7 @@ impl Pool {
             .iter()
             .all(|(at, _)| self.slices[*at].slice.spec.pool.resource_slice_count == declared);
         let mut complete = agree && counts_to(kept.len(), declared);
-        let mut elsewhere: Vec<&ResourceSlice> = Vec::new();
+        let mut elsewhere: Vec<&PackedSlice> = Vec::new();
         if !complete {
             if self.slices.iter().any(|entry| entry.generation() > newest) {
                 return None;
@@ -247,7 +242,7 @@ impl Pool {
             .iter()
             .map(|(at, matching)| (&self.slices[*at].slice, matching))
             .collect();
-        let mut view = PoolView::new(self.id.clone(), &here, capacities);
+        let mut view = PoolView::new(self.id.clone(), &here);
         if !complete {
             view.health = Health::Incomplete;
         } else if let Some(problem) = duplicate_name(&view) {
@@ -273,20 +268,11 @@ fn duplicate_name(view: &PoolView) -> Option<String> {
     Some(format!("device {} is published twice", twice.name))
 }
 
-fn board(here: &[(&Arc<ResourceSlice>, &Option<Bits>)], elsewhere: &[&ResourceSlice]) -> Result<CounterBoard, String> {
+fn board(here: &[(&Arc<PackedSlice>, &Option<Bits>)], elsewhere: &[&PackedSlice]) -> Result<CounterBoard, String> {
     let all = here.iter().map(|(slice, _)| &***slice).chain(elsewhere.iter().copied());
     CounterBoard::build(
         all.flat_map(|slice| slice.spec.shared_counters()),
-        here.iter().flat_map(|(slice, _)| devices_of(slice)),
-        elsewhere.iter().flat_map(|slice| devices_of(slice)),
+        here.iter().flat_map(|(slice, _)| slice.sources()),
+        elsewhere.iter().flat_map(|slice| slice.sources()),
     )
-}
-
-/// The devices of a slice; one with shared counters is not a source of devices.
-pub(crate) fn devices_of(slice: &ResourceSlice) -> &[Device] {
-    if slice.spec.shared_counters().is_empty() {
-        slice.spec.devices()
-    } else {
-        &[]
-    }
 }

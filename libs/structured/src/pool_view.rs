@@ -6,20 +6,19 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use resource_api::device::Device;
 use resource_api::ids::{DeviceId, DeviceName, PoolId};
-use resource_api::slice::ResourceSlice;
+use resource_api::slice::ResourceSliceSpec;
 use resource_api::taint::{DeviceTaintRule, DeviceToleration};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::amount::Amount;
-use crate::bits::{Bits, members_of};
+use crate::bits::Bits;
 use crate::capacity::CapacityFacts;
 use crate::counters::CounterBoard;
 use crate::features::Features;
 use crate::holdings::DeviceUse;
-use crate::pool::devices_of;
+use crate::packed::{PackedDevice, PackedSlice};
 use crate::selectors::{Filter, Verdict};
 use crate::taints;
 
@@ -46,9 +45,10 @@ pub(crate) struct PoolView {
     pub(crate) health: Health,
     /// Some device has binding conditions: such pools come last.
     pub(crate) has_binding_conditions: bool,
-    slices: Vec<Arc<ResourceSlice>>,
-    /// Slice and index in it, in the order of positions.
-    places: Vec<(u32, u32)>,
+    slices: SmallVec<[Arc<PackedSlice>; 1]>,
+    /// The position of each slice's first device.
+    starts: SmallVec<[u32; 2]>,
+    len: usize,
     positions: FxHashMap<DeviceName, u32>,
     shareable: Bits,
     consumes: Bits,
@@ -60,7 +60,6 @@ pub(crate) struct PoolView {
     with_binding_conditions: Bits,
     /// Not given to other nodes by per-device selection.
     for_node: Bits,
-    capacities: Vec<Option<Arc<CapacityFacts>>>,
     pub(crate) board: Option<CounterBoard>,
     held: Bits,
     shared: Bits,
@@ -85,19 +84,16 @@ struct WordAnswer {
 }
 
 impl PoolView {
-    pub(crate) fn new(
-        id: PoolId,
-        slices: &[(&Arc<ResourceSlice>, &Option<Bits>)],
-        capacities: &mut FxHashSet<Arc<CapacityFacts>>,
-    ) -> Self {
-        let len = slices.iter().map(|(slice, _)| devices_of(slice).len()).sum();
+    pub(crate) fn new(id: PoolId, slices: &[(&Arc<PackedSlice>, &Option<Bits>)]) -> Self {
+        let len = slices.iter().map(|(slice, _)| slice.sources().len()).sum();
         let empty = || Bits::new(len);
         let mut view = Self {
             id,
             health: Health::Usable,
             has_binding_conditions: false,
             slices: slices.iter().map(|(slice, _)| Arc::clone(slice)).collect(),
-            places: Vec::with_capacity(len),
+            starts: SmallVec::new(),
+            len,
             positions: FxHashMap::default(),
             shareable: empty(),
             consumes: empty(),
@@ -106,90 +102,70 @@ impl PoolView {
             taint_rules: Vec::new(),
             with_binding_conditions: empty(),
             for_node: empty(),
-            capacities: Vec::new(),
             board: None,
             held: empty(),
             shared: empty(),
             consumed: FxHashMap::default(),
             answers: RefCell::default(),
         };
-        for (slice_at, (slice, matching)) in slices.iter().enumerate() {
-            for (index, device) in devices_of(slice).iter().enumerate() {
+        let mut at = 0;
+        for (slice, matching) in slices {
+            view.starts.push(u32::try_from(at).unwrap_or(u32::MAX));
+            let skips_operations = !slice.spec.skip_node_operations.is_empty();
+            for (index, device) in slice.sources().iter().enumerate() {
                 let for_node = matching.as_ref().is_none_or(|matching| matching.get(index));
-                view.push(slice_at, index, slice, device, for_node, capacities);
+                view.push(at, device, for_node, skips_operations);
+                at += 1;
             }
         }
         view.has_binding_conditions = view.with_binding_conditions.any();
         view
     }
 
-    fn push(
-        &mut self,
-        slice_at: usize,
-        index: usize,
-        slice: &ResourceSlice,
-        device: &Device,
-        for_node: bool,
-        capacities: &mut FxHashSet<Arc<CapacityFacts>>,
-    ) {
-        let at = self.places.len();
-        self.places.push((
-            u32::try_from(slice_at).unwrap_or(u32::MAX),
-            u32::try_from(index).unwrap_or(u32::MAX),
-        ));
-        self.shareable.assign(at, device.is_shareable());
-        self.consumes.assign(at, !device.consumes_counters.is_empty());
-        self.skips_operations.assign(at, !slice.spec.skip_node_operations.is_empty());
-        self.tainted.assign(at, device.taints.iter().any(taints::is_blocking));
-        self.with_binding_conditions.assign(at, !device.binding_conditions.is_empty());
+    fn push(&mut self, at: usize, device: &PackedDevice, for_node: bool, skips_operations: bool) {
+        let kind = &device.kind().device;
+        self.shareable.assign(at, kind.is_shareable());
+        self.consumes.assign(at, !kind.consumes_counters.is_empty());
+        self.skips_operations.assign(at, skips_operations);
+        self.tainted.assign(at, kind.taints.iter().any(taints::is_blocking));
+        self.with_binding_conditions.assign(at, !kind.binding_conditions.is_empty());
         self.for_node.assign(at, for_node);
-        self.push_capacity(at, device, capacities);
-        if self.places.capacity() > NAMES_SCANNED_MAX {
+        if self.len > NAMES_SCANNED_MAX {
             self.positions
                 .insert(device.name.clone(), u32::try_from(at).unwrap_or(u32::MAX));
         }
     }
 
-    /// Devices with equal capacities share one description; neighbours mostly are equal.
-    fn push_capacity(&mut self, at: usize, device: &Device, capacities: &mut FxHashSet<Arc<CapacityFacts>>) {
-        if device.capacity.is_empty() {
-            return;
-        }
-        let like_previous = at
-            .checked_sub(1)
-            .filter(|previous| self.device(*previous).capacity == device.capacity);
-        let facts = like_previous
-            .and_then(|previous| self.capacity_of(previous).cloned())
-            .or_else(|| {
-                let facts = CapacityFacts::of(device)?;
-                Some(capacities.get(&facts).cloned().unwrap_or_else(|| {
-                    let facts = Arc::new(facts);
-                    capacities.insert(Arc::clone(&facts));
-                    facts
-                }))
-            });
-        self.capacities.resize(at + 1, None);
-        self.capacities[at] = facts;
-    }
-
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.len
     }
 
     pub(crate) fn is_usable(&self) -> bool {
         self.health == Health::Usable
     }
 
-    pub(crate) fn slice(&self, at: usize) -> &ResourceSlice {
-        &self.slices[self.places[at].0 as usize]
+    /// The slice of a device, and the device's index in it.
+    fn place(&self, at: usize) -> (&PackedSlice, usize) {
+        let slice = match self.slices.len() {
+            1 => 0,
+            // Slices without devices start where the next one does; the last of equal starts has the device.
+            _ => self.starts.partition_point(|start| *start as usize <= at) - 1,
+        };
+        (&self.slices[slice], at - self.starts[slice] as usize)
     }
 
-    pub(crate) fn device(&self, at: usize) -> &Device {
-        &self.slice(at).spec.devices()[self.places[at].1 as usize]
+    /// The spec of the device's slice, without its devices.
+    pub(crate) fn slice(&self, at: usize) -> &ResourceSliceSpec {
+        &self.place(at).0.spec
     }
 
-    pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
-        (0..self.len()).map(|at| self.device(at))
+    pub(crate) fn device(&self, at: usize) -> &PackedDevice {
+        let (slice, index) = self.place(at);
+        &slice.sources()[index]
+    }
+
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &PackedDevice> {
+        self.slices.iter().flat_map(|slice| slice.sources())
     }
 
     pub(crate) fn device_id(&self, at: usize) -> DeviceId {
@@ -233,7 +209,7 @@ impl PoolView {
             .taint_rules
             .iter()
             .filter(|rule| taints::concerns_device(rule, &device.name));
-        let taints = device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+        let taints = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
         taints::first_untolerated(taints, tolerations).is_some()
     }
 
@@ -251,7 +227,7 @@ impl PoolView {
     }
 
     pub(crate) fn capacity_of(&self, at: usize) -> Option<&Arc<CapacityFacts>> {
-        self.capacities.get(at).and_then(Option::as_ref)
+        self.device(at).kind().capacity.as_ref()
     }
 
     /// Somebody holds it whole.
@@ -295,13 +271,12 @@ impl PoolView {
             is_known: true,
             ..WordAnswer::default()
         };
-        for bit in members_of(crate::bits::low_mask(self.len() - word * 64)) {
-            match filter.judge(&self.id.driver, self.device(word * 64 + bit)) {
-                Verdict::Selected => answer.matching |= 1 << bit,
-                Verdict::Failed { .. } => answer.failing |= 1 << bit,
-                Verdict::Refused { selector } => answers.refused[selector] += 1,
-            }
-        }
+        let devices = (word * 64..self.len.min(word * 64 + 64)).map(|at| self.device(at));
+        filter.judge_all(&self.id.driver, devices, |bit, verdict| match verdict {
+            Verdict::Selected => answer.matching |= 1 << bit,
+            Verdict::Failed { .. } => answer.failing |= 1 << bit,
+            Verdict::Refused { selector } => answers.refused[selector] += 1,
+        });
         answers.words[word] = answer;
     }
 
@@ -337,9 +312,18 @@ impl PoolView {
 
     /// Takes over everything that is taken of the pool.
     pub(crate) fn use_all(&mut self, uses: &FxHashMap<DeviceName, DeviceUse>, features: Features) {
-        for at in 0..self.len() {
-            let device_use = uses.get(&self.device(at).name);
-            self.set_use(at, device_use, features);
+        if uses.len() < self.len {
+            // Everything is free at first: only what is taken needs a look.
+            let held: Vec<_> = uses.keys().filter_map(|name| self.position(name)).collect();
+            for at in held {
+                let device_use = uses.get(&self.device(at).name);
+                self.set_use(at, device_use, features);
+            }
+        } else {
+            for at in 0..self.len {
+                let device_use = uses.get(&self.device(at).name);
+                self.set_use(at, device_use, features);
+            }
         }
         self.refresh_board(uses);
     }

@@ -1,15 +1,15 @@
 //! Selectors compiled once, and evaluated once per distinct device shape.
 //!
-//! An expression's answer is remembered by the values that the expression reads, so that a fleet of equal devices costs
-//! one evaluation. Class and request selectors that are asked together form a filter; the same texts give the same filter.
+//! Class and request selectors that are asked together form a filter; the same texts give the same filter. A filter's verdict is
+//! remembered by the bytes of the values that its expressions read, so that a fleet of equal devices costs one evaluation.
 //! Everything is keyed by content and therefore never stale; tables are bounded and start over when full.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device_selectors::{CompileError, DerivedAttribute, DeviceView, Mode, Options, Reads, Selector};
 use resource_api::claim::DeviceSelector;
-use resource_api::device::{AttributeValue, Device, DeviceAttribute};
+use resource_api::device::{Device, DeviceAttribute};
 use resource_api::ids::DeviceId;
 use resource_api::quantity::Quantity;
 use rustc_hash::FxHashMap;
@@ -17,13 +17,17 @@ use smallvec::SmallVec;
 
 use crate::explain::Reason;
 use crate::fault::{Fault, FaultKind};
+use crate::packed::{PackedDevice, pack_absent};
 use crate::request::{Choice, CompiledUnit};
 
 /// Filters and expressions kept that no live unit uses.
 const IDLE_MAX: usize = 4096;
 
-/// Shapes remembered per expression.
-const SHAPES_MAX: usize = 65_536;
+/// Shapes remembered per filter. Devices that all differ in what is read are not worth remembering; pools keep their answers anyway.
+const SHAPES_MAX: usize = 4096;
+
+/// Schemas remembered per filter.
+const SCHEMAS_MAX: usize = 256;
 
 /// What a filter says about a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +49,41 @@ pub(crate) struct Filter {
     id: u64,
     expressions: Vec<Arc<Expression>>,
     n_of_class: usize,
+    reads: ShapeReads,
+    memo: Mutex<Memo>,
 }
 
-/// One expression with the answers known so far.
+/// One expression, compiled.
 #[derive(Debug)]
 struct Expression {
     text: Arc<str>,
     program: Result<Selector, CompileError>,
-    reads: ShapeReads,
-    /// By shape; `None`: it fails.
-    answers: Mutex<FxHashMap<Box<[u8]>, Option<bool>>>,
 }
 
+#[derive(Debug, Default)]
+struct Memo {
+    /// By shape.
+    verdicts: FxHashMap<Box<[u8]>, Verdict>,
+    /// By schema: where the attributes that are read stand in it.
+    places: FxHashMap<u64, Places>,
+    shape: Vec<u8>,
+    previous: Option<(Vec<u8>, Verdict)>,
+}
+
+type Places = SmallVec<[Option<u32>; 4]>;
+
 impl Filter {
+    fn new(id: u64, expressions: Vec<Arc<Expression>>, n_of_class: usize) -> Self {
+        let programs = expressions.iter().filter_map(|expression| expression.program.as_ref().ok());
+        Self {
+            id,
+            reads: ShapeReads::of(programs),
+            expressions,
+            n_of_class,
+            memo: Mutex::default(),
+        }
+    }
+
     /// Equal for filters with equal texts, within one cluster.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -76,20 +102,73 @@ impl Filter {
     }
 
     /// Asks the selectors in order and stops at the first that does not say yes.
-    pub(crate) fn judge(&self, driver: &str, device: &Device) -> Verdict {
+    pub(crate) fn judge(&self, driver: &str, device: &PackedDevice) -> Verdict {
+        self.judge_one(driver, device, &mut self.memo())
+    }
+
+    /// As [`Filter::judge`], for many devices at once.
+    pub(crate) fn judge_all<'a>(
+        &self,
+        driver: &str,
+        devices: impl Iterator<Item = &'a PackedDevice>,
+        mut tell: impl FnMut(usize, Verdict),
+    ) {
+        let mut memo = self.memo();
+        for (at, device) in devices.enumerate() {
+            tell(at, self.judge_one(driver, device, &mut memo));
+        }
+    }
+
+    fn memo(&self) -> std::sync::MutexGuard<'_, Memo> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge_one(&self, driver: &str, device: &PackedDevice, memo: &mut Memo) -> Verdict {
+        if self.expressions.is_empty() {
+            return Verdict::Selected;
+        }
+        if !device.is_usable() {
+            return Verdict::Failed { selector: 0 };
+        }
+        let mut shape = std::mem::take(&mut memo.shape);
+        shape.clear();
+        self.reads.shape(driver, device, &mut memo.places, &mut shape);
+        let verdict = match &memo.previous {
+            Some((previous, verdict)) if *previous == shape => *verdict,
+            _ => {
+                let known = memo.verdicts.get(shape.as_slice()).copied();
+                let verdict = known.unwrap_or_else(|| {
+                    let verdict = self.evaluate(driver, &self.reads.restore(driver, device));
+                    if memo.verdicts.len() >= SHAPES_MAX {
+                        memo.verdicts.clear();
+                    }
+                    memo.verdicts.insert(shape.as_slice().into(), verdict);
+                    verdict
+                });
+                let (mut previous, _) = memo.previous.take().unwrap_or_else(|| (Vec::new(), verdict));
+                previous.clone_from(&shape);
+                memo.previous = Some((previous, verdict));
+                verdict
+            }
+        };
+        memo.shape = shape;
+        verdict
+    }
+
+    fn evaluate(&self, driver: &str, device: &Device) -> Verdict {
         let view = DeviceView::new(driver, device);
         for (selector, expression) in self.expressions.iter().enumerate() {
-            match expression.answer(driver, device, &view) {
-                Some(true) => {}
-                Some(false) => return Verdict::Refused { selector },
-                None => return Verdict::Failed { selector },
+            match expression.program.as_ref().map(|program| program.matches(&view)) {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return Verdict::Refused { selector },
+                Ok(Err(_)) | Err(_) => return Verdict::Failed { selector },
             }
         }
         Verdict::Selected
     }
 
     /// What to tell about a device for which [`Filter::judge`] said that a selector fails.
-    pub(crate) fn fault(&self, unit: &CompiledUnit, choice: &Choice, driver: &str, device: &Device, id: &DeviceId) -> Fault {
+    pub(crate) fn fault(&self, unit: &CompiledUnit, choice: &Choice, driver: &str, device: &PackedDevice, id: &DeviceId) -> Fault {
         let selector = match self.judge(driver, device) {
             Verdict::Failed { selector } => selector,
             Verdict::Selected | Verdict::Refused { .. } => 0,
@@ -108,7 +187,7 @@ impl Filter {
         match &expression.program {
             Err(error) => Fault::claim(FaultKind::CelCompile, format!("{place}: {owner} does not compile: {error}")),
             Ok(program) => {
-                let error = program.matches(&DeviceView::new(driver, device)).err();
+                let error = program.matches(&DeviceView::new(driver, &device.restore())).err();
                 let error = error.map_or_else(String::new, |error| error.to_string());
                 let text = &expression.text;
                 Fault::claim(
@@ -122,35 +201,10 @@ impl Filter {
 
 impl Expression {
     fn compile(text: &str) -> Self {
-        let program = Selector::compile(text, Mode::Stored, Options::default());
-        let reads = program
-            .as_ref()
-            .map_or(ShapeReads::Driver, |program| ShapeReads::of(program.reads()));
         Self {
             text: text.into(),
-            program,
-            reads,
-            answers: Mutex::default(),
+            program: Selector::compile(text, Mode::Stored, Options::default()),
         }
-    }
-
-    /// `None`: the expression does not compile, or fails on this device.
-    fn answer(&self, driver: &str, device: &Device, view: &DeviceView<'_>) -> Option<bool> {
-        let program = self.program.as_ref().ok()?;
-        if !view.is_usable() {
-            return None;
-        }
-        let shape = self.reads.shape(driver, device);
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = answers.get(shape.as_slice()) {
-            return *answer;
-        }
-        let answer = program.matches(view).ok();
-        if answers.len() >= SHAPES_MAX {
-            answers.clear();
-        }
-        answers.insert(shape.into_boxed_slice(), answer);
-        answer
     }
 }
 
@@ -180,11 +234,7 @@ impl FilterTable {
         self.drop_idle();
         self.next_id += 1;
         let expressions = texts.iter().map(|text| self.expression(text)).collect();
-        let filter = Arc::new(Filter {
-            id: self.next_id,
-            expressions,
-            n_of_class,
-        });
+        let filter = Arc::new(Filter::new(self.next_id, expressions, n_of_class));
         self.filters.insert((texts, n_of_class), Arc::clone(&filter));
         filter
     }
@@ -204,13 +254,10 @@ impl FilterTable {
     }
 }
 
-/// Which parts of a device make its shape for one expression.
+/// Which parts of a device make its shape for a filter.
 #[derive(Debug)]
 enum ShapeReads {
-    /// The name of the driver alone.
-    Driver,
     Facts {
-        driver: bool,
         shareable: bool,
         attributes: Vec<Fact>,
         capacity: Vec<Fact>,
@@ -235,133 +282,119 @@ impl Fact {
         }
     }
 
-    fn find<'a, T>(&self, driver: &str, facts: &'a BTreeMap<String, T>) -> Option<&'a T> {
-        facts
-            .get(&self.full)
-            .or_else(|| if *self.domain == *driver { facts.get(&*self.id) } else { None })
+    /// Asks for the full name, then for the bare one if it means the same.
+    fn find<T>(&self, driver: &str, look_up: impl Fn(&str) -> Option<T>) -> Option<T> {
+        look_up(&self.full).or_else(|| if *self.domain == *driver { look_up(&self.id) } else { None })
     }
 }
 
 impl ShapeReads {
-    fn of(reads: &Reads) -> Self {
-        let Reads::Only(set) = reads else { return Self::Everything };
-        if !(set.attribute_domains.is_empty() && set.capacity_domains.is_empty()) {
-            return Self::Everything;
-        }
-        if set.attributes.is_empty() && set.capacity.is_empty() && !set.multiple_allocations {
-            return Self::Driver;
+    /// What any of the programs reads.
+    fn of<'a>(programs: impl Iterator<Item = &'a Selector>) -> Self {
+        let mut shareable = false;
+        let mut attributes = BTreeSet::new();
+        let mut capacity = BTreeSet::new();
+        for program in programs {
+            let Reads::Only(set) = program.reads() else { return Self::Everything };
+            if !(set.attribute_domains.is_empty() && set.capacity_domains.is_empty()) {
+                return Self::Everything;
+            }
+            shareable |= set.multiple_allocations;
+            attributes.extend(&set.attributes);
+            capacity.extend(&set.capacity);
         }
         Self::Facts {
-            driver: set.driver,
-            shareable: set.multiple_allocations,
-            attributes: set.attributes.iter().map(Fact::of).collect(),
-            capacity: set.capacity.iter().map(Fact::of).collect(),
+            shareable,
+            attributes: attributes.into_iter().map(Fact::of).collect(),
+            capacity: capacity.into_iter().map(Fact::of).collect(),
         }
     }
 
-    /// Bytes that are equal only for devices that agree on what is read.
-    fn shape(&self, driver: &str, device: &Device) -> SmallVec<[u8; 64]> {
-        let mut shape = Shape::default();
+    /// Writes bytes that are equal only for devices that agree on what is read. The driver's name always counts: names of
+    /// attributes mean something only together with it.
+    fn shape(&self, driver: &str, device: &PackedDevice, places: &mut FxHashMap<u64, Places>, shape: &mut Vec<u8>) {
+        let kind = device.kind();
+        shape_text(shape, driver);
         match self {
-            Self::Driver => shape.text(driver),
             Self::Facts {
-                driver: reads_driver,
                 shareable,
                 attributes,
                 capacity,
             } => {
-                if *reads_driver {
-                    shape.text(driver);
-                }
                 if *shareable {
-                    shape.bytes.push(u8::from(device.is_shareable()));
+                    shape.push(u8::from(device.is_shareable()));
                 }
-                for fact in attributes {
-                    match fact.find(driver, &device.attributes) {
-                        Some(attribute) => shape.attribute(attribute),
-                        None => shape.bytes.push(u8::MAX),
+                if !attributes.is_empty() {
+                    let schema = device.schema();
+                    if places.len() >= SCHEMAS_MAX && !places.contains_key(&schema.id) {
+                        places.clear();
+                    }
+                    let places = places.entry(schema.id).or_insert_with(|| {
+                        let place = |fact: &Fact| fact.find(driver, |name| schema.position(name));
+                        attributes.iter().map(|fact| place(fact).and_then(|at| u32::try_from(at).ok())).collect()
+                    });
+                    for place in places {
+                        match place {
+                            Some(at) => shape.extend_from_slice(device.value_at(*at as usize).bytes()),
+                            None => pack_absent(shape),
+                        }
                     }
                 }
                 for fact in capacity {
-                    shape.quantity(fact.find(driver, &device.capacity).map(|capacity| &capacity.value));
+                    let found = fact.find(driver, |name| kind.device.capacity.get(name));
+                    shape_quantity(shape, found.map(|capacity| &capacity.value));
                 }
             }
             Self::Everything => {
-                shape.text(driver);
-                shape.bytes.push(u8::from(device.is_shareable()));
-                for (name, attribute) in &device.attributes {
-                    shape.text(name);
-                    shape.attribute(attribute);
-                }
-                for (name, capacity) in &device.capacity {
-                    shape.text(name);
-                    shape.quantity(Some(&capacity.value));
+                shape.push(u8::from(device.is_shareable()));
+                shape.extend(device.schema().id.to_le_bytes());
+                shape.extend_from_slice(device.value_bytes());
+                for (name, capacity) in &kind.device.capacity {
+                    shape_text(shape, name);
+                    shape_quantity(shape, Some(&capacity.value));
                 }
             }
         }
-        shape.bytes
-    }
-}
-
-#[derive(Default)]
-struct Shape {
-    bytes: SmallVec<[u8; 64]>,
-}
-
-impl Shape {
-    fn text(&mut self, text: &str) {
-        self.bytes.extend((text.len() as u64).to_le_bytes());
-        self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    fn quantity(&mut self, quantity: Option<&Quantity>) {
-        match quantity.map(Quantity::nanos) {
-            None => self.bytes.push(0),
-            Some(Some(nanos)) => {
-                self.bytes.push(1);
-                self.bytes.extend(nanos.to_le_bytes());
-            }
-            Some(None) => {
-                self.bytes.push(2);
-                self.text(&quantity.map(ToString::to_string).unwrap_or_default());
-            }
+    /// The device with all that the expressions can read.
+    fn restore(&self, driver: &str, device: &PackedDevice) -> Device {
+        let Self::Facts { attributes, capacity, .. } = self else {
+            return device.restore();
+        };
+        let kind = &device.kind().device;
+        let attributes = attributes.iter().filter_map(|fact| {
+            fact.find(driver, |name| Some((name.to_owned(), device.attribute(name)?.restore())))
+        });
+        let capacity = capacity
+            .iter()
+            .filter_map(|fact| fact.find(driver, |name| kind.capacity.get_key_value(name)))
+            .map(|(name, capacity)| (name.clone(), capacity.clone()));
+        Device {
+            name: device.name.clone(),
+            attributes: attributes.collect(),
+            capacity: capacity.collect::<BTreeMap<_, _>>(),
+            allow_multiple_allocations: kind.allow_multiple_allocations,
+            ..Device::default()
         }
     }
+}
 
-    fn texts(&mut self, tag: u8, texts: &[String]) {
-        self.bytes.push(tag);
-        self.bytes.extend((texts.len() as u64).to_le_bytes());
-        texts.iter().for_each(|text| self.text(text));
-    }
+fn shape_text(shape: &mut Vec<u8>, text: &str) {
+    shape.extend((text.len() as u64).to_le_bytes());
+    shape.extend_from_slice(text.as_bytes());
+}
 
-    fn attribute(&mut self, attribute: &DeviceAttribute) {
-        match attribute.value() {
-            None => self.bytes.push(0),
-            Some(AttributeValue::Int(int)) => {
-                self.bytes.push(1);
-                self.bytes.extend(int.to_le_bytes());
-            }
-            Some(AttributeValue::Bool(bool)) => self.bytes.extend([2, u8::from(bool)]),
-            Some(AttributeValue::String(text)) => {
-                self.bytes.push(3);
-                self.text(text);
-            }
-            Some(AttributeValue::Version(text)) => {
-                self.bytes.push(4);
-                self.text(text);
-            }
-            Some(AttributeValue::Ints(ints)) => {
-                self.bytes.push(5);
-                self.bytes.extend((ints.len() as u64).to_le_bytes());
-                ints.iter().for_each(|int| self.bytes.extend(int.to_le_bytes()));
-            }
-            Some(AttributeValue::Bools(bools)) => {
-                self.bytes.push(6);
-                self.bytes.extend((bools.len() as u64).to_le_bytes());
-                self.bytes.extend(bools.iter().map(|bool| u8::from(*bool)));
-            }
-            Some(AttributeValue::Strings(texts)) => self.texts(7, texts),
-            Some(AttributeValue::Versions(texts)) => self.texts(8, texts),
+fn shape_quantity(shape: &mut Vec<u8>, quantity: Option<&Quantity>) {
+    match quantity.map(Quantity::nanos) {
+        None => shape.push(0),
+        Some(Some(nanos)) => {
+            shape.push(1);
+            shape.extend(nanos.to_le_bytes());
+        }
+        Some(None) => {
+            shape.push(2);
+            shape_text(shape, &quantity.map(ToString::to_string).unwrap_or_default());
         }
     }
 }

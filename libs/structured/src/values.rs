@@ -3,13 +3,13 @@
 //! Looked up once per device and constraint in a call: first a derived attribute of the request, then the published
 //! attribute under its full name, then under its bare name if the driver's domain is meant.
 
-use resource_api::device::{AttributeValue, Device};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::constraint::{ValueKind, ValueSet};
 use crate::fault::{Fault, FaultKind, Stop};
 use crate::node_view::{NodeView, Position};
+use crate::packed::{PackedDevice, PackedValue, pack_value, packed};
 use crate::request::{Choice, ChoiceId, CompiledUnit};
 use crate::selectors::derive;
 
@@ -36,7 +36,7 @@ impl<'a> Values<'a> {
         if let Some(derived) = choice.derived.iter().find(|derived| derived.name == **attribute) {
             let key = (choice.id, constraint, position);
             if !self.derived.contains_key(&key) {
-                let value = derive(&derived.expression, &pool.id.driver, pool.device(local)).map_err(|error| {
+                let value = derive(&derived.expression, &pool.id.driver, &pool.device(local).restore()).map_err(|error| {
                     let text = format!(
                         "{}: derived attribute {attribute} failed on device {}: {error}",
                         unit.place_of(choice),
@@ -44,7 +44,9 @@ impl<'a> Values<'a> {
                     );
                     Fault::claim(FaultKind::DerivedEvaluation, text)
                 })?;
-                let value = self.interner.derived(value.value());
+                let mut bytes = Vec::new();
+                pack_value(&value, &mut bytes);
+                let value = self.interner.derived(packed(&bytes));
                 self.derived.insert(key, value);
             }
             return Ok(self.derived.get(&key));
@@ -58,85 +60,55 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The published attribute with this full name; the inner `None` is a value of no known kind.
-pub(crate) fn published<'a>(device: &'a Device, driver: &str, attribute: &str) -> Option<Option<AttributeValue<'a>>> {
-    if let Some(found) = device.attributes.get(attribute) {
-        return Some(found.value());
+/// The published attribute with this full name.
+fn published<'a>(device: &'a PackedDevice, driver: &str, attribute: &str) -> Option<PackedValue<'a>> {
+    if let Some(found) = device.attribute(attribute) {
+        return Some(found);
     }
     let (domain, name) = attribute.split_once('/')?;
     if domain != driver {
         return None;
     }
-    device.attributes.get(name).map(|found| found.value())
+    device.attribute(name)
 }
 
-/// Numbers for values: equal numbers, equal kind and value.
+/// Numbers for elements of values: equal numbers, equal elements, given that their kinds are equal.
 #[derive(Debug, Default)]
 struct Interner<'a> {
-    ints: FxHashMap<i64, u32>,
-    texts: FxHashMap<&'a str, u32>,
-    owned: FxHashMap<String, u32>,
+    published: FxHashMap<&'a [u8], u32>,
+    /// Elements that do not live as long as the devices.
+    owned: FxHashMap<Vec<u8>, u32>,
     next: u32,
 }
 
 impl<'a> Interner<'a> {
-    fn int(&mut self, int: i64) -> u32 {
-        let next = &mut self.next;
-        *self.ints.entry(int).or_insert_with(|| {
-            *next += 1;
-            *next
-        })
-    }
-
-    fn text(&mut self, text: &'a str) -> u32 {
-        if let Some(number) = self.owned.get(text) {
-            return *number;
-        }
-        let next = &mut self.next;
-        *self.texts.entry(text).or_insert_with(|| {
-            *next += 1;
-            *next
-        })
-    }
-
-    fn owned_text(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.texts.get(text).or_else(|| self.owned.get(text)) {
-            return *number;
-        }
-        self.next += 1;
-        self.owned.insert(text.to_owned(), self.next);
-        self.next
-    }
-
-    fn value(&mut self, value: Option<AttributeValue<'a>>) -> ValueSet {
-        match value {
-            Some(AttributeValue::Int(int)) => set(ValueKind::Int, false, [self.int(int)]),
-            Some(AttributeValue::Bool(bool)) => set(ValueKind::Bool, false, [u32::from(bool)]),
-            Some(AttributeValue::String(text)) => set(ValueKind::String, false, [self.text(text)]),
-            Some(AttributeValue::Version(text)) => set(ValueKind::Version, false, [self.text(text)]),
-            Some(AttributeValue::Ints(ints)) => set(ValueKind::Int, true, ints.iter().map(|int| self.int(*int))),
-            Some(AttributeValue::Bools(bools)) => set(ValueKind::Bool, true, bools.iter().map(|bool| u32::from(*bool))),
-            Some(AttributeValue::Strings(texts)) => set(ValueKind::String, true, texts.iter().map(|text| self.text(text))),
-            Some(AttributeValue::Versions(texts)) => set(ValueKind::Version, true, texts.iter().map(|text| self.text(text))),
-            None => set(ValueKind::Unknown, false, []),
-        }
+    fn value(&mut self, value: PackedValue<'a>) -> ValueSet {
+        let (kind, is_list, elements) = value.elements();
+        let members = elements.map(|element| {
+            if let Some(number) = self.owned.get(element) {
+                return *number;
+            }
+            let next = &mut self.next;
+            *self.published.entry(element).or_insert_with(|| {
+                *next += 1;
+                *next
+            })
+        });
+        set(kind, is_list, members)
     }
 
     /// As [`Interner::value`], for values that do not live as long as the devices.
-    fn derived(&mut self, value: Option<AttributeValue<'_>>) -> ValueSet {
-        match value {
-            Some(AttributeValue::Int(int)) => set(ValueKind::Int, false, [self.int(int)]),
-            Some(AttributeValue::Bool(bool)) => set(ValueKind::Bool, false, [u32::from(bool)]),
-            Some(AttributeValue::String(text)) => set(ValueKind::String, false, [self.owned_text(text)]),
-            Some(AttributeValue::Version(text)) => set(ValueKind::Version, false, [self.owned_text(text)]),
-            Some(AttributeValue::Ints(ints)) => set(ValueKind::Int, true, ints.iter().map(|int| self.int(*int))),
-            Some(AttributeValue::Bools(bools)) => set(ValueKind::Bool, true, bools.iter().map(|bool| u32::from(*bool))),
-            Some(AttributeValue::Strings(texts)) => set(ValueKind::String, true, texts.iter().map(|text| self.owned_text(text))),
-            Some(AttributeValue::Versions(texts)) => {
-                set(ValueKind::Version, true, texts.iter().map(|text| self.owned_text(text)))
+    fn derived(&mut self, value: PackedValue<'_>) -> ValueSet {
+        let (kind, is_list, elements) = value.elements();
+        let members = elements.map(|element| {
+            if let Some(number) = self.published.get(element).or_else(|| self.owned.get(element)) {
+                return *number;
             }
-            None => set(ValueKind::Unknown, false, []),
-        }
+            self.next += 1;
+            self.owned.insert(element.to_vec(), self.next);
+            self.next
+        });
+        set(kind, is_list, members)
     }
 }
 

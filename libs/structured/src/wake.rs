@@ -1,9 +1,9 @@
 //! Which waiting units a device could help: asked for every device that becomes free or appears.
 
-use resource_api::device::Device;
 use resource_api::ids::DeviceId;
 
 use crate::cluster::Cluster;
+use crate::packed::PackedDevice;
 use crate::request::{Choice, CompiledUnit};
 use crate::selectors::Verdict;
 use crate::taints;
@@ -17,15 +17,15 @@ pub fn wake_matches(cluster: &Cluster, unit: &CompiledUnit, device: &DeviceId) -
     let Some(pool) = cluster.pool_by_id(&device.pool_id()) else {
         return false;
     };
-    let slices = pool.slices().iter().flat_map(|entry| crate::pool::devices_of(&entry.slice));
+    let slices = pool.slices().iter().flat_map(|entry| entry.slice.sources());
     let mut published = slices.filter(|published| published.name == device.device);
     published.any(|published| unit.choices.iter().any(|choice| serves(cluster, choice, device, published)))
 }
 
-fn serves(cluster: &Cluster, choice: &Choice, id: &DeviceId, device: &Device) -> bool {
+fn serves(cluster: &Cluster, choice: &Choice, id: &DeviceId, device: &PackedDevice) -> bool {
     let rules = cluster.taint_rules_of(&id.pool_id()).collect::<Vec<_>>();
     let by_rules = rules.iter().filter(|rule| taints::concerns_device(rule, &device.name));
-    let on_device = device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+    let on_device = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
     let tolerated = !cluster.features().device_taints || taints::first_untolerated(on_device, &choice.tolerations).is_none();
     tolerated && !matches!(choice.filter.judge(&id.driver, device), Verdict::Refused { .. })
 }

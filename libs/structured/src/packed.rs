@@ -1,0 +1,555 @@
+//! Slices as a cluster keeps them: a device is its name, the bytes of its attribute values, and references to what equal
+//! devices have in common (attribute names, capacities, counters, taints, …), each stored once.
+//!
+//! An object as decoded takes several kilobytes per device, most of it empty fields. Packed it is some hundred bytes, and the bytes
+//! that a selector reads are at once the key under which its answer is remembered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device_selectors::DeviceView;
+use resource_api::device::{AttributeValue, Device, DeviceAttribute};
+use resource_api::ids::{DeviceName, DriverName};
+use resource_api::slice::{QualifiedName, ResourceSlice, ResourceSliceSpec};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::capacity::CapacityFacts;
+use crate::constraint::ValueKind;
+
+/// Entries of a table of shared parts below which looking for unused ones does not pay.
+const SWEEP_FROM: usize = 1024;
+
+/// Drivers whose latest slice is kept as a pattern for the next one.
+const PATTERNS_MAX: usize = 64;
+
+const ABSENT: u8 = 254;
+const SEVERAL: u8 = 255;
+
+/// A slice without what decisions do not look at (metadata but for the name).
+#[derive(Debug)]
+pub(crate) struct PackedSlice {
+    pub(crate) name: Box<str>,
+    /// With `devices` taken out.
+    pub(crate) spec: ResourceSliceSpec,
+    has_device_list: bool,
+    devices: Box<[PackedDevice]>,
+}
+
+impl PackedSlice {
+    /// All devices of the slice.
+    pub(crate) fn all_devices(&self) -> &[PackedDevice] {
+        &self.devices
+    }
+
+    /// The devices that can be handed out: a slice with shared counters is not a source of devices.
+    pub(crate) fn sources(&self) -> &[PackedDevice] {
+        if self.spec.shared_counters().is_empty() {
+            &self.devices
+        } else {
+            &[]
+        }
+    }
+
+    /// The object again, with its name as only metadata.
+    pub(crate) fn restore(&self) -> ResourceSlice {
+        let mut slice = ResourceSlice {
+            spec: self.spec.clone(),
+            ..ResourceSlice::default()
+        };
+        slice.metadata.name = self.name.to_string();
+        slice.spec.devices = self
+            .has_device_list
+            .then(|| self.devices.iter().map(PackedDevice::restore).collect());
+        slice
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PackedDevice {
+    pub(crate) name: DeviceName,
+    schema: Arc<Schema>,
+    /// The attributes' values in the order of the schema, one after the other.
+    values: Box<[u8]>,
+    kind: Arc<Kind>,
+    is_usable: bool,
+}
+
+/// The names of a device's attributes, sorted. Equal ids, equal names and driver.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) id: u64,
+    names: Box<[Box<str>]>,
+}
+
+/// What a device says besides its name and attributes.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// Name and attributes are empty.
+    pub(crate) device: Device,
+    /// Equal for equal capacities, by address as well.
+    pub(crate) capacity: Option<Arc<CapacityFacts>>,
+}
+
+impl PackedDevice {
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Everything but name and attributes.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// As the selectors' [`DeviceView::is_usable`].
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_usable
+    }
+
+    pub(crate) fn is_shareable(&self) -> bool {
+        self.kind.device.is_shareable()
+    }
+
+    /// The value of the attribute published under exactly this name.
+    pub(crate) fn attribute(&self, name: &str) -> Option<PackedValue<'_>> {
+        self.schema.position(name).map(|at| self.value_at(at))
+    }
+
+    /// The value of the schema's attribute number `at`.
+    pub(crate) fn value_at(&self, at: usize) -> PackedValue<'_> {
+        let mut rest = &*self.values;
+        for _ in 0..at {
+            rest = &rest[len_of(rest)..];
+        }
+        PackedValue(&rest[..len_of(rest)])
+    }
+
+    /// The bytes of all attribute values; equal for equal values under equal schemas.
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        &self.values
+    }
+
+    /// The object again.
+    pub(crate) fn restore(&self) -> Device {
+        let mut rest = &*self.values;
+        let mut attributes = BTreeMap::new();
+        for name in &self.schema.names {
+            let len = len_of(rest);
+            attributes.insert(name.to_string(), PackedValue(&rest[..len]).restore());
+            rest = &rest[len..];
+        }
+        Device {
+            name: self.name.clone(),
+            attributes,
+            ..self.kind.device.clone()
+        }
+    }
+}
+
+impl Schema {
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.names.binary_search_by(|known| (**known).cmp(name)).ok()
+    }
+}
+
+/// One attribute value as bytes.
+///
+/// A tag, then what belongs to it: 1 int (8 bytes), 2 bool, 3 string, 4 version (length and text), 5–8 lists of these (count and
+/// elements). An object that sets no field has tag 0, one that sets several has tag 255, their number, and each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PackedValue<'a>(&'a [u8]);
+
+impl<'a> PackedValue<'a> {
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Its kind, whether it is a list, and its elements as bytes, which are equal for equal elements of one kind. As the object's
+    /// [`DeviceAttribute::value`]: the first field that is set.
+    pub(crate) fn elements(self) -> (ValueKind, bool, Elements<'a>) {
+        let value = match self.0.first() {
+            Some(&SEVERAL) => &self.0[2..],
+            _ => self.0,
+        };
+        let (kind, is_list) = match value.first() {
+            Some(1) => (ValueKind::Int, false),
+            Some(2) => (ValueKind::Bool, false),
+            Some(3) => (ValueKind::String, false),
+            Some(4) => (ValueKind::Version, false),
+            Some(5) => (ValueKind::Int, true),
+            Some(6) => (ValueKind::Bool, true),
+            Some(7) => (ValueKind::String, true),
+            Some(8) => (ValueKind::Version, true),
+            _ => (ValueKind::Unknown, false),
+        };
+        let (left, rest) = match (kind, is_list) {
+            (ValueKind::Unknown, _) => (0, &value[..0]),
+            (_, false) => (1, &value[1..]),
+            (_, true) => {
+                let (count, n) = read_len(&value[1..]);
+                (count, &value[1 + n..])
+            }
+        };
+        (kind, is_list, Elements { kind, left, rest })
+    }
+
+    /// The attribute of the object again.
+    pub(crate) fn restore(self) -> DeviceAttribute {
+        let mut attribute = DeviceAttribute::default();
+        let (mut left, mut rest) = match self.0.first() {
+            Some(&SEVERAL) => (usize::from(self.0[1]), &self.0[2..]),
+            _ => (1, self.0),
+        };
+        while left > 0 {
+            let len = len_of(rest);
+            let (kind, is_list, elements) = PackedValue(&rest[..len]).elements();
+            let ints = |bytes: &[u8]| i64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let elements: Vec<&[u8]> = elements.collect();
+            let first = elements.first().copied().unwrap_or_default();
+            match (kind, is_list) {
+                (ValueKind::Int, false) => attribute.int = Some(ints(first)),
+                (ValueKind::Bool, false) => attribute.bool = Some(first == [1]),
+                (ValueKind::String, false) => attribute.string = Some(text(first)),
+                (ValueKind::Version, false) => attribute.version = Some(text(first)),
+                (ValueKind::Int, true) => attribute.ints = Some(elements.into_iter().map(ints).collect()),
+                (ValueKind::Bool, true) => attribute.bools = Some(elements.into_iter().map(|bytes| bytes == [1]).collect()),
+                (ValueKind::String, true) => attribute.strings = Some(elements.into_iter().map(text).collect()),
+                (ValueKind::Version, true) => attribute.versions = Some(elements.into_iter().map(text).collect()),
+                (ValueKind::Unknown, _) => {}
+            }
+            rest = &rest[len..];
+            left -= 1;
+        }
+        attribute
+    }
+}
+
+/// See [`PackedValue::elements`].
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'a> {
+    kind: ValueKind,
+    left: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        let (from, len) = match self.kind {
+            ValueKind::Int => (0, 8),
+            ValueKind::Bool => (0, 1),
+            ValueKind::String | ValueKind::Version => {
+                let (len, n) = read_len(self.rest);
+                (n, len)
+            }
+            ValueKind::Unknown => return None,
+        };
+        let element = &self.rest[from..from + len];
+        self.rest = &self.rest[from + len..];
+        Some(element)
+    }
+}
+
+/// The bytes that stand for a value of the object, in the form of [`PackedValue`].
+pub(crate) fn pack_value(attribute: &DeviceAttribute, into: &mut Vec<u8>) {
+    match attribute.values().count() {
+        0 => into.push(0),
+        1 => attribute.values().for_each(|value| pack_one(value, into)),
+        several => {
+            into.extend([SEVERAL, u8::try_from(several).unwrap_or(u8::MAX)]);
+            attribute.values().for_each(|value| pack_one(value, into));
+        }
+    }
+}
+
+/// As [`pack_value`], of an attribute that a device lacks; no value looks like it.
+pub(crate) fn pack_absent(into: &mut impl Extend<u8>) {
+    into.extend([ABSENT]);
+}
+
+/// The value in packed form, to be looked at with [`packed`].
+pub(crate) fn packed(bytes: &[u8]) -> PackedValue<'_> {
+    PackedValue(bytes)
+}
+
+fn pack_one(value: AttributeValue<'_>, into: &mut Vec<u8>) {
+    let text = |into: &mut Vec<u8>, text: &str| {
+        put_len(into, text.len());
+        into.extend_from_slice(text.as_bytes());
+    };
+    match value {
+        AttributeValue::Int(int) => {
+            into.push(1);
+            into.extend(int.to_le_bytes());
+        }
+        AttributeValue::Bool(bool) => into.extend([2, u8::from(bool)]),
+        AttributeValue::String(string) => {
+            into.push(3);
+            text(into, string);
+        }
+        AttributeValue::Version(version) => {
+            into.push(4);
+            text(into, version);
+        }
+        AttributeValue::Ints(ints) => {
+            into.push(5);
+            put_len(into, ints.len());
+            ints.iter().for_each(|int| into.extend(int.to_le_bytes()));
+        }
+        AttributeValue::Bools(bools) => {
+            into.push(6);
+            put_len(into, bools.len());
+            into.extend(bools.iter().map(|bool| u8::from(*bool)));
+        }
+        AttributeValue::Strings(strings) => {
+            into.push(7);
+            put_len(into, strings.len());
+            strings.iter().for_each(|string| text(into, string));
+        }
+        AttributeValue::Versions(versions) => {
+            into.push(8);
+            put_len(into, versions.len());
+            versions.iter().for_each(|version| text(into, version));
+        }
+    }
+}
+
+/// The length of the value that begins here.
+fn len_of(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        Some(1) => 9,
+        Some(2) => 2,
+        Some(3 | 4) => {
+            let (len, n) = read_len(&bytes[1..]);
+            1 + n + len
+        }
+        Some(tag @ 5..=8) => {
+            let (count, n) = read_len(&bytes[1..]);
+            let head = 1 + n;
+            match tag {
+                5 => head + 8 * count,
+                6 => head + count,
+                _ => (0..count).fold(head, |at, _| {
+                    let (len, n) = read_len(&bytes[at..]);
+                    at + n + len
+                }),
+            }
+        }
+        Some(&SEVERAL) => (0..bytes[1]).fold(2, |at, _| at + len_of(&bytes[at..])),
+        Some(_) => 1,
+        None => 0,
+    }
+}
+
+/// Seven bits a byte, the last one below 128.
+fn put_len(into: &mut Vec<u8>, mut len: usize) {
+    while len >= 128 {
+        into.push((len & 127) as u8 | 128);
+        len >>= 7;
+    }
+    into.push(len as u8);
+}
+
+/// The number that begins here, and how many bytes it takes.
+fn read_len(bytes: &[u8]) -> (usize, usize) {
+    let mut len = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        len |= usize::from(byte & 127) << (7 * at);
+        if byte & 128 == 0 {
+            return (len, at + 1);
+        }
+    }
+    (len, bytes.len())
+}
+
+/// Packs slices and keeps the parts that they share.
+#[derive(Debug, Default)]
+pub(crate) struct Packer {
+    schemas: FxHashMap<Box<[u8]>, Arc<Schema>>,
+    kinds: FxHashMap<Box<[u8]>, Arc<Kind>>,
+    capacities: FxHashSet<Arc<CapacityFacts>>,
+    /// The latest slice of each driver: the next one mostly has equal parts at the same places, or at the place before.
+    patterns: FxHashMap<DriverName, Arc<PackedSlice>>,
+    next_schema: u64,
+    sweep_at: usize,
+    buffer: Vec<u8>,
+}
+
+impl Packer {
+    /// O(bytes of the slice).
+    pub(crate) fn pack(&mut self, slice: &ResourceSlice) -> Arc<PackedSlice> {
+        self.sweep();
+        let driver = &slice.spec.driver;
+        let pattern = self.patterns.get(driver).cloned();
+        let mut devices: Vec<PackedDevice> = Vec::with_capacity(slice.spec.devices().len());
+        for (at, device) in slice.spec.devices().iter().enumerate() {
+            let alike = pattern.as_ref().and_then(|pattern| pattern.devices.get(at));
+            let likely = [devices.last(), alike];
+            let likely = || likely.into_iter().flatten();
+            let schema = match likely().find(|other| other.schema.is_of(&device.attributes)) {
+                Some(other) => Arc::clone(&other.schema),
+                None => self.schema(driver, &device.attributes),
+            };
+            let kind = match likely().find(|other| is_like(&other.kind.device, device)) {
+                Some(other) => Arc::clone(&other.kind),
+                None => self.kind(device),
+            };
+            let name = match alike.filter(|other| other.name == device.name) {
+                Some(other) => other.name.clone(),
+                None => device.name.clone(),
+            };
+            self.buffer.clear();
+            device
+                .attributes
+                .values()
+                .for_each(|attribute| pack_value(attribute, &mut self.buffer));
+            devices.push(PackedDevice {
+                name,
+                schema,
+                values: self.buffer.as_slice().into(),
+                kind,
+                is_usable: DeviceView::new(driver, device).is_usable(),
+            });
+        }
+        let mut spec = clone_without_devices(&slice.spec);
+        if let Some(pattern) = &pattern {
+            spec.driver = pattern.spec.driver.clone();
+        }
+        let packed = Arc::new(PackedSlice {
+            name: slice.metadata.name.as_str().into(),
+            spec,
+            has_device_list: slice.spec.devices.is_some(),
+            devices: devices.into(),
+        });
+        if self.patterns.len() >= PATTERNS_MAX && pattern.is_none() {
+            self.patterns.clear();
+        }
+        self.patterns.insert(packed.spec.driver.clone(), Arc::clone(&packed));
+        packed
+    }
+
+    fn schema(&mut self, driver: &DriverName, attributes: &BTreeMap<QualifiedName, DeviceAttribute>) -> Arc<Schema> {
+        let key = &mut self.buffer;
+        key.clear();
+        for text in std::iter::once(driver.as_str()).chain(attributes.keys().map(String::as_str)) {
+            put_len(key, text.len());
+            key.extend_from_slice(text.as_bytes());
+        }
+        if let Some(known) = self.schemas.get(key.as_slice()) {
+            return Arc::clone(known);
+        }
+        self.next_schema += 1;
+        let schema = Arc::new(Schema {
+            id: self.next_schema,
+            names: attributes.keys().map(|name| name.as_str().into()).collect(),
+        });
+        self.schemas.insert(key.as_slice().into(), Arc::clone(&schema));
+        schema
+    }
+
+    fn kind(&mut self, device: &Device) -> Arc<Kind> {
+        let bare = clone_without_attributes(device);
+        // Every field is in the text, so it identifies the content; an object that cannot be written shares nothing.
+        let key = serde_json::to_vec(&bare).ok();
+        if let Some(known) = key.as_ref().and_then(|key| self.kinds.get(key.as_slice())) {
+            return Arc::clone(known);
+        }
+        let capacity = CapacityFacts::of(&bare).map(|facts| match self.capacities.get(&facts) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let facts = Arc::new(facts);
+                self.capacities.insert(Arc::clone(&facts));
+                facts
+            }
+        });
+        let kind = Arc::new(Kind { device: bare, capacity });
+        if let Some(key) = key {
+            self.kinds.insert(key.into(), Arc::clone(&kind));
+        }
+        kind
+    }
+
+    /// Drops what no slice uses any more, each time the tables have doubled.
+    fn sweep(&mut self) {
+        let len = self.schemas.len() + self.kinds.len() + self.capacities.len();
+        if len <= self.sweep_at.max(SWEEP_FROM) {
+            return;
+        }
+        self.schemas.retain(|_, schema| Arc::strong_count(schema) > 1);
+        self.kinds.retain(|_, kind| Arc::strong_count(kind) > 1);
+        self.capacities.retain(|facts| Arc::strong_count(facts) > 1);
+        self.sweep_at = 2 * (self.schemas.len() + self.kinds.len() + self.capacities.len());
+    }
+}
+
+impl Schema {
+    fn is_of(&self, attributes: &BTreeMap<QualifiedName, DeviceAttribute>) -> bool {
+        self.names.len() == attributes.len() && self.names.iter().zip(attributes.keys()).all(|(own, other)| **own == **other)
+    }
+}
+
+/// Whether two devices agree on all but name and attributes.
+fn is_like(kind: &Device, device: &Device) -> bool {
+    let Device {
+        name: _,
+        attributes: _,
+        capacity,
+        consumes_counters,
+        node_name,
+        node_selector,
+        all_nodes,
+        taints,
+        binds_to_node,
+        binding_conditions,
+        binding_failure_conditions,
+        allow_multiple_allocations,
+        node_allocatable_resources,
+    } = device;
+    kind.capacity == *capacity
+        && kind.consumes_counters == *consumes_counters
+        && kind.node_name == *node_name
+        && kind.node_selector == *node_selector
+        && kind.all_nodes == *all_nodes
+        && kind.taints == *taints
+        && kind.binds_to_node == *binds_to_node
+        && kind.binding_conditions == *binding_conditions
+        && kind.binding_failure_conditions == *binding_failure_conditions
+        && kind.allow_multiple_allocations == *allow_multiple_allocations
+        && kind.node_allocatable_resources == *node_allocatable_resources
+}
+
+fn clone_without_attributes(device: &Device) -> Device {
+    Device {
+        name: DeviceName::default(),
+        attributes: BTreeMap::new(),
+        capacity: device.capacity.clone(),
+        consumes_counters: device.consumes_counters.clone(),
+        node_name: device.node_name.clone(),
+        node_selector: device.node_selector.clone(),
+        all_nodes: device.all_nodes,
+        taints: device.taints.clone(),
+        binds_to_node: device.binds_to_node,
+        binding_conditions: device.binding_conditions.clone(),
+        binding_failure_conditions: device.binding_failure_conditions.clone(),
+        allow_multiple_allocations: device.allow_multiple_allocations,
+        node_allocatable_resources: device.node_allocatable_resources.clone(),
+    }
+}
+
+fn clone_without_devices(spec: &ResourceSliceSpec) -> ResourceSliceSpec {
+    ResourceSliceSpec {
+        driver: spec.driver.clone(),
+        pool: spec.pool.clone(),
+        node_name: spec.node_name.clone(),
+        node_selector: spec.node_selector.clone(),
+        all_nodes: spec.all_nodes,
+        devices: None,
+        per_device_node_selection: spec.per_device_node_selection,
+        shared_counters: spec.shared_counters.clone(),
+        partition_type_attribute: spec.partition_type_attribute.clone(),
+        skip_node_operations: spec.skip_node_operations.clone(),
+    }
+}
