@@ -5,13 +5,11 @@
 //! Equal claims therefore never open a full node twice, and a node that changes is one bit per wish.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::bits::RankSet;
 use crate::cluster::{Cluster, NodeNumber};
-use crate::explain::RequestReasons;
 use crate::fault::Fault;
 use crate::signature::Signature;
 
@@ -22,8 +20,6 @@ const WISHES_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) may_fit: RankSet,
-    /// Why it failed everywhere, if nothing was tried since.
-    pub(crate) reasons: Option<Arc<[RequestReasons]>>,
     /// The faults of pools that kept nodes out, by rank.
     pub(crate) node_faults: BTreeMap<usize, Fault>,
     all_woken_at: u64,
@@ -94,7 +90,6 @@ impl NodeIndex {
             .filter(|wish| wish.all_woken_at == self.all_woken_at);
         let mut wish = known.unwrap_or_else(|| Wish {
             may_fit: RankSet::full(self.ranked.len()),
-            reasons: None,
             node_faults: BTreeMap::new(),
             all_woken_at: self.all_woken_at,
             last_asked: 0,

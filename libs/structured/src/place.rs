@@ -3,12 +3,10 @@
 //! What looks like a scan over nodes is not one: nodes that failed an equal wish before are left out until they change
 //! (`node_index`), and a node whose free devices do not suffice by number is turned away before it is searched.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::cluster::{Cluster, NodeNumber};
-use crate::explain::{self, Unallocatable};
+use crate::explain::Unallocatable;
 use crate::fault::{Fault, FaultKind, Scope, Stop};
 use crate::features::Features;
 use crate::learned::Learned;
@@ -34,7 +32,7 @@ pub enum Policy {
 
 /// Decides for one node, known or not, schedulable or not: the question that the upstream allocator answers.
 ///
-/// Error: why there is no plan, with counts for this node. Cost: grows with the devices that the node sees.
+/// Error: that there is no plan; [`explain`](crate::explain()) says why. Cost: grows with the devices that the node sees.
 pub fn allocate_on(cluster: &Cluster, unit: &CompiledUnit, node: &str, limits: &Limits<'_>) -> Result<Plan, Unallocatable> {
     let mut learned = cluster.learned();
     let view = match cluster.node_number(node).and_then(|node| cluster.node(node).map(|_| node)) {
@@ -42,27 +40,21 @@ pub fn allocate_on(cluster: &Cluster, unit: &CompiledUnit, node: &str, limits: &
         None => Some(cluster.stranger_view(&mut learned, node)),
     };
     let Some(view) = view else {
-        return Err(Unallocatable::does_not_fit(Arc::new([]), None));
+        return Err(Unallocatable::does_not_fit(None));
     };
     match decide(cluster, unit, &view, limits, &mut 0) {
         Ok(plan) => Ok(plan),
         Err(Stop::Cancelled) => Err(Unallocatable::cancelled()),
         Err(Stop::Fault(fault)) if fault.scope == Scope::Claim => Err(Unallocatable::fault(fault)),
-        Err(Stop::Undecided) => Err(Unallocatable::undecided(explain::on_node(cluster, unit, &view).into())),
-        Err(Stop::Fault(fault)) => Err(Unallocatable::does_not_fit(
-            explain::on_node(cluster, unit, &view).into(),
-            Some(fault),
-        )),
-        Err(Stop::DoesNotFit) => Err(Unallocatable::does_not_fit(
-            explain::on_node(cluster, unit, &view).into(),
-            None,
-        )),
+        Err(Stop::Undecided) => Err(Unallocatable::undecided()),
+        Err(Stop::Fault(fault)) => Err(Unallocatable::does_not_fit(Some(fault))),
+        Err(Stop::DoesNotFit) => Err(Unallocatable::does_not_fit(None)),
     }
 }
 
 /// Decides on the first schedulable node that fits. Without any node, only what is usable everywhere can be given.
 ///
-/// Error: why there is no plan, with counts over all nodes. Nodes on which a budget ended are passed over; if no other
+/// Error: that there is no plan; [`explain`](crate::explain()) says why. Nodes on which a budget ended are passed over; if no other
 /// fits, the answer is "undecided".
 pub fn place(cluster: &Cluster, unit: &CompiledUnit, policy: Policy, limits: &Limits<'_>) -> Result<Plan, Unallocatable> {
     let Policy::FirstFit = policy;
@@ -93,7 +85,6 @@ fn first_fit(
         if !cluster.node(node).is_some_and(|node| node.is_schedulable()) {
             continue;
         }
-        wish.reasons = None;
         wish.node_faults.remove(&candidate);
         match try_node(cluster, learned, unit, node, limits, &mut steps) {
             Ok(plan) => return Ok(plan),
@@ -111,15 +102,11 @@ fn first_fit(
             break;
         }
     }
-    if wish.reasons.is_none() {
-        wish.reasons = Some(explain::on_all_nodes(cluster, learned, unit).into());
-    }
-    let reasons = wish.reasons.clone().unwrap_or_else(|| Arc::new([]));
     let node_fault = wish.node_faults.values().next().cloned();
     Err(if undecided {
-        Unallocatable::undecided(reasons)
+        Unallocatable::undecided()
     } else {
-        Unallocatable::does_not_fit(reasons, node_fault)
+        Unallocatable::does_not_fit(node_fault)
     })
 }
 

@@ -8,7 +8,7 @@ use resource_api::ids::{DeviceId, Uid};
 use serde_json::{Value, json};
 use structured::{
     Cluster, CompiledUnit, FaultKind, Features, Limits, NodeFacts, NodeOrder, Plan, Policy, Reason, Unallocatable,
-    UnallocatableKind, allocate_on, check, compile_unit, place, wake_matches,
+    UnallocatableKind, allocate_on, check, compile_unit, explain, place, wake_matches,
 };
 use uuid::Uuid;
 
@@ -202,14 +202,15 @@ fn a_refusal_counts_devices_by_rule() {
     devices["requests"][0]["exactly"]["selectors"] = half;
     let refusal = first_fit(&cluster, &devices).expect_err("only two halves per node");
     assert_eq!(refusal.kind, UnallocatableKind::DoesNotFit);
-    let reasons = &refusal.reasons[0];
+    let explanation = explain(&cluster, &compile(&cluster, &devices), None, &refusal);
+    let reasons = &explanation.requests[0];
     assert_eq!(
         (reasons.devices, reasons.nodes, reasons.fit, reasons.fit_on_one_node),
         (6, 2, 3, 2)
     );
     assert_eq!(reasons.removed, [(Reason::RequestSelector(0), 2), (Reason::Allocated, 1)]);
     assert_eq!(
-        refusal.to_string(),
+        explanation.to_string(),
         "3 of 6 devices fit request \"gpu\", at most 2 of 3 on one node: 2 fail selector #0, 1 allocated"
     );
 }
@@ -219,7 +220,8 @@ fn a_full_cluster_says_so_in_one_line() {
     let mut cluster = nodes_with_gpus(&["a"], 2);
     take(&mut cluster, 1, &gpus(2)).expect("fits");
     let refusal = first_fit(&cluster, &gpus(1)).expect_err("full");
-    assert_eq!(refusal.to_string(), "0 of 2 devices fit request \"gpu\": 2 allocated");
+    let explanation = explain(&cluster, &compile(&cluster, &gpus(1)), None, &refusal);
+    assert_eq!(explanation.to_string(), "0 of 2 devices fit request \"gpu\": 2 allocated");
 }
 
 #[test]
@@ -228,7 +230,8 @@ fn requests_that_are_in_each_others_way_are_told_so() {
     let two = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
     let devices = json!({"requests": [{"name": "x", "exactly": two}, {"name": "y", "exactly": two}]});
     let refusal = first_fit(&cluster, &devices).expect_err("four of three");
-    assert!(refusal.to_string().contains("no node has them together"), "{refusal}");
+    let explanation = explain(&cluster, &compile(&cluster, &devices), None, &refusal);
+    assert!(explanation.to_string().contains("no node has them together"), "{explanation}");
 }
 
 #[test]

@@ -1,112 +1,19 @@
-//! Why a unit has no devices: per request, how many devices each rule removed.
+//! Counted reasons: per request, how many devices each rule removed.
 //!
 //! A device is counted under the first rule that removes it. What is left fits on its own; if that is enough for every
 //! request and there still is no plan, the requests are in each other's way.
 
 use std::fmt;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::bits::members_of;
 use crate::cluster::Cluster;
-use crate::fault::Fault;
 use crate::features::Features;
 use crate::learned::Learned;
 use crate::node_view::NodeView;
 use crate::pool_view::{Health, PoolView};
 use crate::request::{Choice, CompiledUnit, Need};
-
-/// Requests named in the one-line text.
-const REQUESTS_TOLD_MAX: usize = 3;
-
-/// What a refusal means to the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnallocatableKind {
-    /// Not possible now; a change of the cluster may help.
-    DoesNotFit,
-    /// The claim or its class is at fault; trying again as it is helps nobody.
-    ClaimFault,
-    /// The budget ended before there was an answer.
-    Undecided,
-    /// The caller raised the stop flag.
-    Cancelled,
-}
-
-/// A refusal with its reasons. Prints as one line that a person can act on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unallocatable {
-    /// What it means.
-    pub kind: UnallocatableKind,
-    /// Counted reasons, one entry per request or alternative; empty for faults of the claim.
-    pub reasons: Arc<[RequestReasons]>,
-    /// The fault of the claim, or of the first node that had one.
-    pub fault: Option<Fault>,
-}
-
-impl Unallocatable {
-    pub(crate) fn fault(fault: Fault) -> Self {
-        Self {
-            kind: UnallocatableKind::ClaimFault,
-            reasons: Arc::new([]),
-            fault: Some(fault),
-        }
-    }
-
-    pub(crate) fn cancelled() -> Self {
-        Self {
-            kind: UnallocatableKind::Cancelled,
-            reasons: Arc::new([]),
-            fault: None,
-        }
-    }
-
-    pub(crate) fn undecided(reasons: Arc<[RequestReasons]>) -> Self {
-        Self {
-            kind: UnallocatableKind::Undecided,
-            reasons,
-            fault: None,
-        }
-    }
-
-    pub(crate) fn does_not_fit(reasons: Arc<[RequestReasons]>, fault: Option<Fault>) -> Self {
-        Self {
-            kind: UnallocatableKind::DoesNotFit,
-            reasons,
-            fault,
-        }
-    }
-}
-
-impl std::error::Error for Unallocatable {}
-
-impl fmt::Display for Unallocatable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.kind, &self.fault) {
-            (UnallocatableKind::Cancelled, _) => return f.write_str("cancelled by the caller"),
-            (UnallocatableKind::ClaimFault, Some(fault)) => return write!(f, "{fault}"),
-            (UnallocatableKind::Undecided, _) => f.write_str("undecided within the search budget; ")?,
-            (_, Some(fault)) => write!(f, "{fault}; ")?,
-            (_, None) => {}
-        }
-        let mut told = 0;
-        for reasons in self
-            .reasons
-            .iter()
-            .filter(|reasons| reasons.is_short())
-            .take(REQUESTS_TOLD_MAX)
-        {
-            f.write_str(if told == 0 { "" } else { "; " })?;
-            write!(f, "{reasons}")?;
-            told += 1;
-        }
-        match (told, self.reasons.is_empty()) {
-            (0, true) => f.write_str("no node to look at"),
-            (0, false) => f.write_str("every request finds devices on its own, but no node has them together"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// What became of the devices that one request, or one of its alternatives, could look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
