@@ -97,6 +97,8 @@ pub(crate) fn negate(a: &Value) -> Result<Value, EvalError> {
     match a {
         Value::Int(n) => int(n.checked_neg()),
         Value::Double(d) => Ok(Value::Double(-d)),
+        // Not declared, so only behind `dyn`.
+        Value::Duration(nanos) => duration(nanos.checked_neg()),
         _ => Err(no_overload(Fun::Negate)),
     }
 }

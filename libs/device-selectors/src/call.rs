@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::regex::Regex;
 use rustc_hash::FxHashMap;
 
+use crate::actual::Called;
 use crate::error::{EvalError, EvalErrorKind};
 use crate::functions::{Fun, TimePart};
 use crate::meter::Meter;
@@ -21,16 +22,39 @@ pub(crate) type Patterns = FxHashMap<Arc<str>, Regex>;
 
 /// Patterns kept per evaluation.
 const PATTERNS_MAX: usize = 64;
-/// Extra cost of compiling a pattern at run time; upstream counts none, but compiling takes longer than matching.
-const COMPILE_COST: u64 = 25;
-/// Steps of work to build one state of a pattern.
+/// Steps of work to parse a pattern and to build one state of it. Upstream counts no cost for either.
+const STEPS_PER_PATTERN: u64 = 1000;
 const STEPS_PER_STATE: u64 = 32;
 
-/// Calls `fun`. The receiver, if there is one, is the first argument.
-pub(crate) fn call(meter: &mut Meter, patterns: &mut Patterns, fun: Fun, args: &[Value]) -> Result<Value, EvalError> {
-    let cost = actual::cost(meter, fun, args)?;
-    meter.charge(cost)?;
+/// Calls a function and counts its cost. The receiver, if there is one, is the first argument.
+pub(crate) fn call(meter: &mut Meter, patterns: &mut Patterns, call: &Called<'_>) -> Result<Value, EvalError> {
+    let Called { fun, args, .. } = *call;
     meter.work(args.iter().map(|arg| bulk(fun, arg)).sum())?;
+    if actual::needs_result(fun) {
+        let result = meaning(meter, patterns, fun, args);
+        if result.as_ref().is_err_and(Meter::is_exhaustion) {
+            return result;
+        }
+        meter.charge(actual::of_result(fun, &result))?;
+        return result;
+    }
+    let cost = actual::cost(meter, call)?;
+    meter.charge(cost)?;
+    meaning(meter, patterns, fun, args)
+}
+
+/// Counts the cost of a call one of whose operands failed.
+pub(crate) fn failed_call(meter: &mut Meter, call: &Called<'_>, error: EvalError) -> Result<Value, EvalError> {
+    let cost = if actual::needs_result(call.fun) {
+        actual::of_result(call.fun, &Err(error.clone()))
+    } else {
+        actual::cost(meter, call)?
+    };
+    meter.charge(cost)?;
+    Err(error)
+}
+
+fn meaning(meter: &mut Meter, patterns: &mut Patterns, fun: Fun, args: &[Value]) -> Result<Value, EvalError> {
     match fun {
         Fun::Eq | Fun::Ne | Fun::Lt | Fun::Le | Fun::Gt | Fun::Ge | Fun::Not | Fun::In => relation(meter, fun, args),
         Fun::Add | Fun::Sub | Fun::Mul | Fun::Div | Fun::Rem | Fun::Negate => arithmetic(meter, fun, args),
@@ -125,6 +149,7 @@ fn duration_part(part: TimePart, nanos: i64) -> Result<Value, EvalError> {
 pub(crate) fn convert(fun: Fun, value: &Value) -> Result<Value, EvalError> {
     match fun {
         Fun::Dyn => Ok(value.clone()),
+        Fun::TypeOf => Ok(Value::Type(value.type_name())),
         Fun::ToInt => convert::to_int(value),
         Fun::ToUint => convert::to_uint(value),
         Fun::ToDouble => convert::to_double(value),
@@ -147,7 +172,7 @@ fn search(meter: &mut Meter, patterns: &mut Patterns, fun: Fun, args: &[Value]) 
     if let Some(regex) = patterns.get(pattern) {
         return matched(meter, fun, regex, text, limit);
     }
-    meter.charge(COMPILE_COST)?;
+    meter.work(STEPS_PER_PATTERN.saturating_add(pattern.len() as u64))?;
     let prepared = crate::regex::prepare(pattern).map_err(EvalError::invalid)?;
     meter.work(prepared.states.saturating_mul(STEPS_PER_STATE))?;
     let regex = prepared.build().map_err(EvalError::invalid)?;
@@ -385,6 +410,8 @@ fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) | Value::Uint(0) | Value::Duration(0) => true,
         Value::Double(d) => *d == 0.0,
+        // Upstream's map of this sort cannot say that it is empty.
+        Value::Map(map) if map.empty_by_default => false,
         Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) => value.size() == 0,
         _ => false,
     }

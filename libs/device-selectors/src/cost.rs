@@ -92,6 +92,19 @@ pub(crate) fn scaled(n: u64, factor: f64) -> u64 {
     rounded
 }
 
+/// `n · factor`, rounded down.
+pub(crate) fn floored(n: u64, factor: f64) -> u64 {
+    #[expect(clippy::cast_precision_loss, reason = "upstream rounds the same way")]
+    let product = (n as f64) * factor;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "saturates, and is never negative"
+    )]
+    let rounded = product as u64;
+    rounded
+}
+
 /// Sizes of the keys (or indexes) and values of a container.
 #[derive(Clone, Copy)]
 struct EntrySize {
@@ -452,8 +465,17 @@ impl<'a> Estimator<'a> {
                 let text = scaled(self.receiver(call).max, TRAVERSAL);
                 (text.saturating_mul(scaled(self.arg(call, 0).max, TRAVERSAL)), None)
             }
-            Cost::Matches => (self.search(call), None),
-            Cost::Find => (self.search(call), Some(Size::up_to(self.receiver(call).max))),
+            Cost::Matches => {
+                let (text, pattern) = match call.target {
+                    Some(_) => (self.receiver(call), self.arg(call, 0)),
+                    None => (self.arg(call, 0), self.arg(call, 1)),
+                };
+                (search(text, pattern), None)
+            }
+            Cost::Find => {
+                let text = self.receiver(call);
+                (search(text, self.arg(call, 0)), Some(Size::up_to(text.max)))
+            }
             Cost::Format => (scaled(self.receiver(call).max, TRAVERSAL), None),
             Cost::StringToBytes | Cost::BytesToString | Cost::Quote => self.text_conversion(call, cost),
             Cost::Url => {
@@ -529,11 +551,6 @@ impl<'a> Estimator<'a> {
             1
         };
         (own, Some(size))
-    }
-
-    fn search(&mut self, call: &Call<'_, 'a>) -> u64 {
-        let text = scaled(self.receiver(call).max.saturating_add(1), TRAVERSAL);
-        text.saturating_mul(scaled(self.arg(call, 0).max, PATTERN))
     }
 
     fn text_conversion(&mut self, call: &Call<'_, 'a>, cost: Cost) -> (u64, Option<Size>) {
@@ -660,6 +677,11 @@ struct Call<'c, 'a> {
     target: Option<&'a Expr>,
     args: &'a [Expr],
     arg_costs: &'c [u64],
+}
+
+/// Largest cost of searching a text for a pattern.
+fn search(text: Size, pattern: Size) -> u64 {
+    scaled(text.max.saturating_add(1), TRAVERSAL).saturating_mul(scaled(pattern.max, PATTERN))
 }
 
 /// Comparing text costs a traversal on top of the comparison.

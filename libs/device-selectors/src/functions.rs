@@ -191,7 +191,7 @@ pub(crate) enum Cost {
     Prefix,
     /// A tenth of the receiver times a tenth of the argument.
     Contains,
-    /// Text times pattern; the receiver is the text.
+    /// Text times pattern; the receiver, or the first of two arguments, is the text.
     Matches,
     /// As `Matches`; the result is no larger than the text.
     Find,
@@ -468,7 +468,7 @@ fn strings(table: &mut Table) {
     table.add("startsWith", Fun::StartsWith, Cost::Prefix, &["string.(string) bool"]);
     table.add("endsWith", Fun::EndsWith, Cost::Prefix, &["string.(string) bool"]);
     table.add("matches", Fun::Matches, Cost::Matches, &["string.(string) bool"]);
-    table.add("matches", Fun::Matches, Cost::Unit, &["(string, string) bool"]);
+    table.add("matches", Fun::Matches, Cost::Matches, &["(string, string) bool"]);
     table.add("charAt", Fun::CharAt, Cost::Unit, &["string.(int) string"]);
     for (name, fun) in [("indexOf", Fun::IndexOf), ("lastIndexOf", Fun::LastIndexOf)] {
         table.add(

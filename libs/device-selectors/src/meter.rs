@@ -32,9 +32,31 @@ impl Meter {
         self.cost
     }
 
+    /// Counts one operation of `units`. Nothing is counted any more once the budget is used up.
     #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
-        self.cost = self.cost.saturating_add(units);
+        if self.cost <= self.limit {
+            self.cost = self.cost.saturating_add(units);
+        }
+        if self.cost > self.limit { exhausted() } else { Ok(()) }
+    }
+
+    /// Counts `n` operations of one unit each: the one that is over the limit is the last that counts.
+    #[inline]
+    pub(crate) fn charge_each(&mut self, n: u64) -> Result<(), EvalError> {
+        let over_limit = self.limit.saturating_add(1);
+        if self.cost <= self.limit {
+            self.cost = self.cost.saturating_add(n).min(over_limit);
+        }
+        if self.cost > self.limit { exhausted() } else { Ok(()) }
+    }
+
+    /// Takes a unit back that upstream takes back without having counted it. Below zero it wraps there, which is over
+    /// every limit.
+    pub(crate) fn refund_one(&mut self) -> Result<(), EvalError> {
+        if self.cost <= self.limit {
+            self.cost = self.cost.checked_sub(1).unwrap_or(u64::MAX);
+        }
         if self.cost > self.limit { exhausted() } else { Ok(()) }
     }
 

@@ -28,6 +28,11 @@ impl Ip {
         if self.0.is_ipv4() { 4 } else { 6 }
     }
 
+    /// Bytes of the address: 4 or 16.
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.width() / 8)
+    }
+
     fn width(self) -> u8 {
         if self.0.is_ipv4() { 32 } else { 128 }
     }

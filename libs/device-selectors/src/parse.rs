@@ -175,16 +175,21 @@ impl Parser {
         if self.depth > NESTING_MAX {
             return Err(too_deep(self.pos()));
         }
-        let mut expr = guarded(|| self.logic(op::OR))?;
-        let pos = self.pos();
-        if self.eat("?") {
-            let yes = self.logic(op::OR)?;
-            self.expect(":")?;
-            let no = guarded(|| self.expr())?;
-            expr = self.call(pos, op::CONDITIONAL, vec![expr, yes, no])?;
-        }
+        let expr = guarded(|| self.conditional())?;
         self.depth -= 1;
         Ok(expr)
+    }
+
+    fn conditional(&mut self) -> Result<Expr, Refusal> {
+        let expr = self.logic(op::OR)?;
+        let pos = self.pos();
+        if !self.eat("?") {
+            return Ok(expr);
+        }
+        let yes = self.logic(op::OR)?;
+        self.expect(":")?;
+        let no = self.expr()?;
+        self.call(pos, op::CONDITIONAL, vec![expr, yes, no])
     }
 
     /// A chain of `||` or `&&`: one node however long, so chains do not count as nesting.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use ::regex::Regex;
 
+use crate::actual::Called;
 use crate::ast::{Comprehension, Element, Entry, Expr, ExprKind, Literal, Macro};
 use crate::call::{Patterns, call};
 use crate::check::{Checked, Resolution};
 use crate::depth::guarded;
 use crate::error::{CompileErrorKind, Refusal};
-use crate::functions::Fun;
+use crate::functions::{Cost, Fun};
 use crate::meter::Meter;
 use crate::types::Type;
 use crate::value::{Map, Value, key_order};
@@ -46,22 +47,26 @@ pub(crate) enum Node {
     Select {
         operand: Box<Node>,
         field: Value,
-        starts_path: bool,
+        base: Base,
     },
     Has {
         operand: Box<Node>,
         field: Value,
+        base: Base,
     },
     OptSelect {
         operand: Box<Node>,
         key: Box<Node>,
-        starts_path: bool,
+        base: Base,
     },
     Index {
         operand: Box<Node>,
         key: Box<Node>,
-        starts_path: bool,
+        base: Base,
     },
+    /// A path whose end is not counted: upstream resolves branches of `? :` and keys of an index without observing
+    /// them.
+    Unobserved(Box<Node>),
     And(Vec<Node>),
     Or(Vec<Node>),
     Conditional(Box<[Node; 3]>),
@@ -88,6 +93,10 @@ pub(crate) enum Node {
     },
     Call {
         fun: Fun,
+        /// The cost rule of its overload, if the checker found exactly one.
+        sole: Option<Cost>,
+        /// An operand that fails ends the call at once; else all operands are evaluated first.
+        stops_early: bool,
         args: Vec<Node>,
     },
     Fold(Box<Fold>),
@@ -97,6 +106,16 @@ pub(crate) enum Node {
         init: Box<Node>,
         body: Box<Node>,
     },
+}
+
+/// What a path of selections and indexes starts from. Upstream counts 1 for each step and 1 for the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Variable,
+    /// The result of some operation, which has a cost of its own.
+    Value,
+    /// One of two paths: its end is not counted.
+    Conditional,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,6 +159,9 @@ pub(crate) struct Program {
     pub(crate) root: Node,
     pub(crate) slots: usize,
 }
+
+/// Cost of `has()` on a fact: three steps.
+const HAS_COST: u64 = 3;
 
 /// Size of all constant patterns of one expression. Twice the largest single one.
 const PATTERN_STATES_MAX: u64 = 2 * crate::regex::STATES_MAX;
@@ -193,11 +215,20 @@ impl Lowering<'_> {
 
     fn ident(&mut self, expr: &Expr, name: &str) -> Result<Node, Refusal> {
         if let Some((_, slot)) = self.scope.iter().rev().find(|(n, _)| **n == *name) {
+            self.no_type_variable(expr, name)?;
             return Ok(Node::Slot(*slot));
         }
         match self.checked.resolution(expr) {
             Resolution::TypeName(named) => type_constant(expr, named),
             _ => Ok(Node::Device),
+        }
+    }
+
+    /// Upstream takes a variable whose static type is `type(…)` for the name of a type and does not find it.
+    fn no_type_variable(&self, expr: &Expr, name: &str) -> Result<(), Refusal> {
+        match self.checked.type_of(expr) {
+            Type::Of(_) => Err(not_instantiated(expr, format!("reference to undefined type: {name}"))),
+            _ => Ok(()),
         }
     }
 
@@ -210,17 +241,12 @@ impl Lowering<'_> {
             return Ok(node);
         }
         let field = Value::String(Arc::clone(field));
-        if test {
-            return Ok(Node::Has {
-                operand: Box::new(operand),
-                field,
-            });
-        }
-        let starts_path = !is_path(&operand);
-        Ok(Node::Select {
-            operand: Box::new(operand),
-            field,
-            starts_path,
+        let base = base(&operand);
+        let operand = Box::new(operand);
+        Ok(if test {
+            Node::Has { operand, field, base }
+        } else {
+            Node::Select { operand, field, base }
         })
     }
 
@@ -242,21 +268,72 @@ impl Lowering<'_> {
         match fun {
             Fun::And => Ok(Node::And(operands)),
             Fun::Or => Ok(Node::Or(operands)),
-            Fun::Conditional => match operands.try_into() {
-                Ok(parts) => Ok(Node::Conditional(Box::new(parts))),
+            Fun::Conditional => match <[Node; 3]>::try_from(operands) {
+                Ok([condition, yes, no]) => Ok(Node::Conditional(Box::new([condition, unobserved(yes), unobserved(no)]))),
                 Err(_) => Err(Refusal::new(CompileErrorKind::NoOverload, expr.pos, "malformed conditional")),
             },
-            Fun::Index => pair(operands, index_node),
-            Fun::OptSelect | Fun::OptIndex => pair(operands, optional_node),
+            Fun::Index | Fun::OptSelect | Fun::OptIndex => {
+                if let Some(Node::Const(key)) = operands.get(1)
+                    && !is_key(key)
+                {
+                    return Err(not_instantiated(expr, format!("invalid qualifier type: {}", key.type_name())));
+                }
+                pair(operands, if fun == Fun::Index { index_node } else { optional_node })
+            }
             Fun::Or_ | Fun::OrValue => pair(operands, |optional, other| Node::Alternative {
                 optional: Box::new(optional),
                 other: Box::new(other),
                 unwrap: fun == Fun::OrValue,
             }),
-            Fun::In => pair(operands, in_node),
+            Fun::In => pair(operands, |value, container| in_node(value, container, self.sole_rule(expr))),
             Fun::Matches | Fun::Find | Fun::FindAll => self.search(expr, fun, operands),
-            Fun::Quantity | Fun::Semver | Fun::Ip | Fun::Cidr | Fun::Url => Ok(parsed_once(fun, operands)),
-            _ => Ok(Node::Call { fun, args: operands }),
+            Fun::Quantity | Fun::Semver | Fun::Ip | Fun::Cidr | Fun::Url => Ok(self.parsed_once(expr, fun, operands)),
+            _ => Ok(self.plain_call(expr, fun, operands)),
+        }
+    }
+
+    fn sole_rule(&self, expr: &Expr) -> Option<Cost> {
+        match self.checked.overloads(expr) {
+            [overload] => Some(overload.cost),
+            _ => None,
+        }
+    }
+
+    fn plain_call(&self, expr: &Expr, fun: Fun, args: Vec<Node>) -> Node {
+        let sole = self.sole_rule(expr);
+        Node::Call {
+            fun,
+            sole,
+            stops_early: stops_early(fun, args.len(), sole.is_some()),
+            args,
+        }
+    }
+
+    /// Parses a constant text once. One that is invalid is left to fail when it is evaluated, as upstream has it.
+    fn parsed_once(&self, expr: &Expr, fun: Fun, operands: Vec<Node>) -> Node {
+        let constant = |node: &Node| {
+            if let Node::Const(value) = node {
+                Some(value.clone())
+            } else {
+                None
+            }
+        };
+        let values: Option<Vec<Value>> = operands.iter().map(constant).collect();
+        let mut meter = Meter::new(u64::MAX);
+        let parsed = values.and_then(|values| {
+            let call_of = Called {
+                fun,
+                sole: self.sole_rule(expr),
+                args: &values,
+            };
+            call(&mut meter, &mut Patterns::default(), &call_of).ok()
+        });
+        match parsed {
+            Some(value) => Node::Costed {
+                value,
+                cost: meter.cost(),
+            },
+            None => self.plain_call(expr, fun, operands),
         }
     }
 
@@ -299,7 +376,7 @@ impl Lowering<'_> {
     /// Compiles a constant pattern once.
     fn search(&mut self, expr: &Expr, fun: Fun, mut operands: Vec<Node>) -> Result<Node, Refusal> {
         let Some(Node::Const(pattern @ Value::String(text))) = operands.get(1) else {
-            return Ok(Node::Call { fun, args: operands });
+            return Ok(self.plain_call(expr, fun, operands));
         };
         let pattern_size = pattern.size();
         let built = crate::regex::prepare(text).and_then(|prepared| {
@@ -336,6 +413,7 @@ impl Lowering<'_> {
     }
 
     fn bind(&mut self, c: &Comprehension) -> Result<Node, Refusal> {
+        self.no_type_variable(&c.step, &c.accu)?;
         let init = self.boxed(&c.init)?;
         let slot = self.slot(&c.accu);
         let body = self.boxed(&c.result)?;
@@ -448,6 +526,7 @@ fn is_conversion(fun: Fun) -> bool {
             | Fun::ToDuration
             | Fun::ToTimestamp
             | Fun::Dyn
+            | Fun::TypeOf
     )
 }
 
@@ -473,20 +552,46 @@ fn pair(operands: Vec<Node>, make: impl FnOnce(Node, Node) -> Node) -> Result<No
     Ok(make(a, b))
 }
 
-/// A variable with selections and indexes: upstream charges 1 for the start of such a path and 1 for each step.
-fn is_path(node: &Node) -> bool {
-    matches!(
-        node,
-        Node::Slot(_)
-            | Node::Device
-            | Node::DeviceField(_)
-            | Node::Domain { .. }
-            | Node::Fact(_)
-            | Node::OptFact(_)
-            | Node::Select { .. }
-            | Node::Index { .. }
-            | Node::OptSelect { .. }
-    )
+/// What a selection on `operand` starts from.
+fn base(operand: &Node) -> Base {
+    match operand {
+        Node::Slot(_) | Node::Device | Node::DeviceField(_) | Node::Domain { .. } | Node::Fact(_) | Node::OptFact(_) => {
+            Base::Variable
+        }
+        Node::Conditional(_) => Base::Conditional,
+        Node::Select { base, .. } | Node::Index { base, .. } | Node::OptSelect { base, .. } if *base == Base::Conditional => {
+            Base::Conditional
+        }
+        // However such a path started, it is one.
+        Node::Select { .. } | Node::Index { .. } | Node::OptSelect { .. } => Base::Variable,
+        _ => Base::Value,
+    }
+}
+
+/// A node in a place where upstream does not count the end of a path.
+fn unobserved(node: Node) -> Node {
+    match base(&node) {
+        Base::Variable => Node::Unobserved(Box::new(node)),
+        Base::Value | Base::Conditional => node,
+    }
+}
+
+/// True if upstream gives up a call at the first operand that fails: calls with three operands or more, and those of two
+/// that it cannot bind to a binary implementation.
+fn stops_early(fun: Fun, operands: usize, sole: bool) -> bool {
+    let dispatched = matches!(
+        fun,
+        Fun::IndexOf
+            | Fun::LastIndexOf
+            | Fun::ContainsIp
+            | Fun::ContainsCidr
+            | Fun::AddQuantity
+            | Fun::SubQuantity
+            | Fun::IsGreaterThan
+            | Fun::IsLessThan
+            | Fun::CompareTo
+    );
+    operands > 2 || fun == Fun::Format || (dispatched && !sole)
 }
 
 /// Recognises `device.driver`, `device.attributes["d"].x` and the like.
@@ -506,7 +611,7 @@ fn device_access(operand: &Node, field: &Arc<str>, test: bool) -> Option<Node> {
         Node::Domain { of, domain } => {
             let fact = FactRef::new(*of, domain, field);
             Some(if test {
-                Node::HasFact { fact, cost: 3 }
+                Node::HasFact { fact, cost: HAS_COST }
             } else {
                 Node::Fact(fact)
             })
@@ -534,11 +639,11 @@ fn index_node(operand: Node, key: Node) -> Node {
     {
         return node;
     }
-    let starts_path = !is_path(&operand);
+    let base = base(&operand);
     Node::Index {
         operand: Box::new(operand),
-        key: Box::new(key),
-        starts_path,
+        key: Box::new(unobserved(key)),
+        base,
     }
 }
 
@@ -546,28 +651,32 @@ fn optional_node(operand: Node, key: Node) -> Node {
     if let (Node::Domain { of, domain }, Node::Const(Value::String(id))) = (&operand, &key) {
         return Node::OptFact(FactRef::new(*of, domain, id));
     }
-    let starts_path = !is_path(&operand);
+    let base = base(&operand);
     Node::OptSelect {
         operand: Box::new(operand),
-        key: Box::new(key),
-        starts_path,
+        key: Box::new(unobserved(key)),
+        base,
     }
 }
 
-fn is_key(value: &Value) -> bool {
+/// True for values that can be keys of maps and by which something can be selected.
+pub(crate) fn is_key(value: &Value) -> bool {
     value.is_number() || matches!(value, Value::String(_) | Value::Bool(_))
 }
 
 /// Membership in a constant list of simple values becomes a lookup.
-fn in_node(value: Node, container: Node) -> Node {
+fn in_node(value: Node, container: Node, sole: Option<Cost>) -> Node {
     if let (Node::Const(Value::String(id)), Node::Domain { of, domain }) = (&value, &container) {
         return Node::HasFact {
             fact: FactRef::new(*of, domain, id),
             cost: 4,
         };
     }
+    let is_list = sole == Some(Cost::InList);
     match container {
-        Node::Const(Value::List(list)) if list.iter().all(is_key) => {
+        // Upstream does not evaluate the value then.
+        Node::Const(Value::List(list)) if is_list && list.is_empty() => Node::Const(Value::Bool(false)),
+        Node::Const(Value::List(list)) if is_list && list.iter().all(is_key) => {
             let mut set = list.to_vec();
             set.sort_by(key_order);
             Node::InSet {
@@ -577,28 +686,9 @@ fn in_node(value: Node, container: Node) -> Node {
         }
         container => Node::Call {
             fun: Fun::In,
+            sole,
+            stops_early: false,
             args: vec![value, container],
         },
-    }
-}
-
-/// Parses a constant text once. One that is invalid is left to fail when it is evaluated, as upstream has it.
-fn parsed_once(fun: Fun, operands: Vec<Node>) -> Node {
-    let constant = |node: &Node| {
-        if let Node::Const(value) = node {
-            Some(value.clone())
-        } else {
-            None
-        }
-    };
-    let values: Option<Vec<Value>> = operands.iter().map(constant).collect();
-    let mut meter = Meter::new(u64::MAX);
-    let parsed = values.and_then(|values| call(&mut meter, &mut Patterns::default(), fun, &values).ok());
-    match parsed {
-        Some(value) => Node::Costed {
-            value,
-            cost: meter.cost(),
-        },
-        None => Node::Call { fun, args: operands },
     }
 }

@@ -75,7 +75,7 @@ fn visit_node(node: &Node, set: &mut ReadSet) -> bool {
             facts.insert((Arc::clone(&fact.domain), Arc::clone(&fact.id)));
             true
         }
-        Node::Select { operand, .. } | Node::Has { operand, .. } => visit(operand, set),
+        Node::Select { operand, .. } | Node::Has { operand, .. } | Node::Unobserved(operand) => visit(operand, set),
         Node::OptSelect { operand, key, .. } | Node::Index { operand, key, .. } => visit(operand, set) && visit(key, set),
         Node::And(nodes) | Node::Or(nodes) | Node::Call { args: nodes, .. } => nodes.iter().all(|n| visit(n, set)),
         Node::Conditional(parts) => parts.iter().all(|n| visit(n, set)),

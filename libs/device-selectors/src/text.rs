@@ -111,12 +111,6 @@ fn code_points(text: &str, most: usize) -> Vec<&str> {
     parts
 }
 
-/// Size of what `join` would make, in code points; for the cost.
-pub(crate) fn joined_size(list: &[Value], separator: &str) -> u64 {
-    let separators = chars(separator).saturating_mul(list.len().saturating_sub(1)) as u64;
-    list.iter().map(Value::size).fold(separators, u64::saturating_add)
-}
-
 pub(crate) fn join(meter: &mut Meter, list: &[Value], separator: &str) -> Result<Value, EvalError> {
     let mut out = String::new();
     for (i, element) in list.iter().enumerate() {

@@ -75,19 +75,31 @@ impl Value {
         }
     }
 
-    /// Size for the cost at run time: code points, bytes, elements, entries; 1 for everything else.
+    /// Size for the cost at run time: code points, bytes, elements, entries, bytes of an address or of a prefix; 1 for
+    /// everything else.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::String(text) => text.chars().count() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::List(list) => list.len() as u64,
             Self::Map(map) => map.entries.len() as u64,
+            Self::Ip(ip) => ip.bytes(),
+            Self::Cidr(cidr) => cidr.prefix_bytes(),
             _ => 1,
         }
     }
 
+    /// Size for the cost of operators and of the standard functions, which look into optionals.
+    pub(crate) fn inner_size(&self) -> u64 {
+        let mut value = self;
+        while let Self::Optional(Some(inner)) = value {
+            value = inner;
+        }
+        value.size()
+    }
+
     /// Library types that refuse to be compared with anything but their own kind and null.
-    fn is_extension(&self) -> bool {
+    pub(crate) fn is_extension(&self) -> bool {
         matches!(
             self,
             Self::Quantity(_) | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Format(_)

@@ -16,9 +16,9 @@ const UNBOUNDED: u64 = 1_000_000_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseResult {
     pub id: String,
-    /// What differs from the expected outcome, error kind or estimated cost; empty if the vector agrees.
+    /// What differs from the expected outcome, error kind, estimated or actual cost; empty if the vector agrees.
     pub differences: Vec<String>,
-    /// The actual cost differs. Informative: no agreement is asked for.
+    /// The actual cost, if it differs from that of the vector. It counts as a difference, too.
     pub actual_cost: Option<ActualCost>,
 }
 
@@ -95,6 +95,8 @@ fn run_one(vector: &Vector) -> CaseResult {
         answer.map_err(Failure::Eval)
     });
     differences.extend(outcome_difference(outcome, vector));
+    differences
+        .extend(actual_cost.map(|ActualCost { expected, found }| format!("actual cost: expected {expected}, found {found}")));
     CaseResult {
         id: vector.id.clone(),
         differences,

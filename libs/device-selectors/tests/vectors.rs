@@ -1,4 +1,4 @@
-//! Every conformance vector agrees: outcome, error kind and estimated cost.
+//! Every conformance vector agrees: outcome, error kind, estimated cost and, where the vector has one, actual cost.
 
 use device_selectors::vectors;
 
