@@ -8,10 +8,10 @@ use resource_api::ids::{DeviceId, PoolId};
 use resource_api::shard::{home_shard, node_shard};
 use resource_api::unit::UnitPhase;
 use store::{Fence, Mutation, Op, PoolCheck, Take, UnitQueue, Write};
-use structured::{CompiledUnit, Plan, Policy};
+use structured::{CompiledUnit, Plan, Policy, Unallocatable};
 use uuid::Uuid;
 
-use super::queue::{Group, Place, Woken};
+use super::queue::{Group, Place, Refused, Woken};
 use super::{Effect, Engine, Purpose, State, UnderWay};
 
 /// How long a woken unit of another allocator is left out of its group, if nothing is heard of it, in milliseconds.
@@ -173,23 +173,27 @@ impl Engine {
         }
         let compiled = match self.compiled(place.unit) {
             Ok(compiled) => compiled,
-            Err(refusal) => return self.refuse(place, None, &refusal.into(), now_ms, effects),
+            Err(reason) => {
+                if self.park(place.unit, now_ms) {
+                    self.record_reason(place.unit, &reason, now_ms, effects);
+                }
+                return;
+            }
         };
-        if let Some(reason) = self.queue.refusal(compiled.signature()) {
-            return self.refuse(place, Some(&compiled), &reason, now_ms, effects);
+        if let Some(refused) = self.queue.refusal(compiled.signature()) {
+            return self.refuse(place, &compiled, refused, now_ms, effects);
         }
         self.stats.attempt(&compiled);
         match self.search(&compiled) {
             Ok(plan) => self.propose(place, plan, effects),
-            Err(refusal) => self.refuse(place, Some(&compiled), &refusal.into(), now_ms, effects),
+            Err(refusal) => self.refuse(place, &compiled, Arc::new(Refused::new(refusal)), now_ms, effects),
         }
     }
 
     /// First fit takes the nodes that are ours to decide about first (see [`Engine::on_leases`]), then the others: devices of other shards
     /// are taken optimistically, and the commit's row checks decide.
-    fn search(&mut self, compiled: &CompiledUnit) -> Result<Plan, String> {
-        let plan = structured::place(&self.cluster, compiled, Policy::FirstFit, &self.limits.search)
-            .map_err(|refusal| refusal.to_string())?;
+    fn search(&mut self, compiled: &CompiledUnit) -> Result<Plan, Unallocatable> {
+        let plan = structured::place(&self.cluster, compiled, Policy::FirstFit, &self.limits.search)?;
         let home = plan.node.is_empty() || self.mine.get(usize::from(node_shard(&plan.node))).copied().unwrap_or(false);
         if home {
             self.stats.routed_home.inc();
@@ -342,53 +346,63 @@ impl Engine {
         })
     }
 
-    /// The unit waits, and says why.
+    /// The unit waits, and says why. Explained only when the reason is to be written, and then for all equal units at once.
     fn refuse(
         &mut self,
         place: Place,
-        compiled: Option<&Arc<CompiledUnit>>,
-        reason: &Arc<str>,
+        compiled: &Arc<CompiledUnit>,
+        refused: Arc<Refused>,
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(compiled) = compiled {
-            self.park_in_group(place.unit, compiled, Some(reason.clone()));
+        self.park_in_group(place.unit, compiled, Some(refused.clone()));
+        if self.park(place.unit, now_ms) {
+            let reason = refused.text(|refusal| structured::explain(&self.cluster, compiled, None, refusal).to_string());
+            self.record_reason(place.unit, &reason, now_ms, effects);
         }
-        let position = self.position;
+    }
+
+    /// The unit waits. `true`: the last record of its reason is old enough to be renewed.
+    fn park(&mut self, unit: Uuid, now_ms: u64) -> bool {
         let record_every = self.limits.reason_every_ms;
-        let Some(waiting) = self.units.get_mut(&place.unit) else {
-            return;
+        let Some(waiting) = self.units.get_mut(&unit) else {
+            return false;
         };
         waiting.state = State::Parked;
         waiting.losses = 0;
-        let news = waiting.unit.status.reason.as_deref() != Some(reason.as_ref());
-        let due = waiting
+        waiting
             .reason_written_ms
-            .is_none_or(|at| now_ms.saturating_sub(at) >= record_every);
-        if !(news && due) {
+            .is_none_or(|at| now_ms.saturating_sub(at) >= record_every)
+    }
+
+    /// Writes the reason unless it is what the unit says already.
+    fn record_reason(&mut self, uid: Uuid, reason: &str, now_ms: u64, effects: &mut Vec<Effect>) {
+        let Some(waiting) = self.units.get(&uid) else { return };
+        if waiting.unit.status.reason.as_deref() == Some(reason) {
             return;
         }
+        let position = self.position;
         let mut unit = waiting.unit.clone();
-        unit.status.reason = Some(reason.to_string());
+        unit.status.reason = Some(reason.to_owned());
         unit.status.decided_at = Some(position.into());
-        let Some(write) = self.unit_write(place.unit, &unit, true, "waits") else {
+        let Some(write) = self.unit_write(uid, &unit, true, "waits") else {
             return;
         };
         let mutation = Mutation {
             writes: vec![write],
-            fences: vec![self.fence(home_shard(place.unit))],
+            fences: vec![self.fence(home_shard(uid))],
             ..Mutation::default()
         };
-        if let Some(waiting) = self.units.get_mut(&place.unit) {
+        if let Some(waiting) = self.units.get_mut(&uid) {
             waiting.unit = unit;
             waiting.state = State::Recording { woken: false };
             waiting.reason_written_ms = Some(now_ms);
         }
-        let token = self.token(place.unit, Purpose::Record, Vec::new());
+        let token = self.token(uid, Purpose::Record, Vec::new());
         effects.push(Effect::Commit { token, mutation });
     }
 
-    fn park_in_group(&mut self, uid: Uuid, compiled: &Arc<CompiledUnit>, refusal: Option<Arc<str>>) {
+    fn park_in_group(&mut self, uid: Uuid, compiled: &Arc<CompiledUnit>, refusal: Option<Arc<Refused>>) {
         let Some(waiting) = self.units.get(&uid) else { return };
         self.queue
             .park(waiting.place, compiled, compiled.depends_on_all_inventory(), refusal);

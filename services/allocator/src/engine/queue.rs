@@ -6,9 +6,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use structured::{CompiledUnit, Signature};
+use structured::{CompiledUnit, Signature, Unallocatable};
 use uuid::Uuid;
 
 /// Order of service: priority first, then age.
@@ -19,6 +19,26 @@ pub(crate) struct Place {
     pub(crate) unit: Uuid,
 }
 
+/// A refusal that equal units share, with its text once somebody asked for it.
+pub(crate) struct Refused {
+    refusal: Unallocatable,
+    text: OnceLock<Arc<str>>,
+}
+
+impl Refused {
+    pub(crate) fn new(refusal: Unallocatable) -> Self {
+        Self {
+            refusal,
+            text: OnceLock::new(),
+        }
+    }
+
+    /// The reason as people read it. `explain` works it out, for the first unit that says it.
+    pub(crate) fn text(&self, explain: impl FnOnce(&Unallocatable) -> String) -> Arc<str> {
+        self.text.get_or_init(|| explain(&self.refusal).into()).clone()
+    }
+}
+
 /// Units that ask the same and wait.
 pub(crate) struct Group {
     /// Any of its units, compiled: what it waits for.
@@ -27,7 +47,7 @@ pub(crate) struct Group {
     pub(crate) sensitive: bool,
     units: BTreeSet<Place>,
     /// Nothing has happened since the last refusal that could change it.
-    pub(crate) stuck: Option<Arc<str>>,
+    pub(crate) stuck: Option<Arc<Refused>>,
 }
 
 /// The waiting units of one allocator.
@@ -66,12 +86,12 @@ impl Queue {
     }
 
     /// If nothing changed since an equal unit was refused: why it was.
-    pub(crate) fn refusal(&self, signature: &Signature) -> Option<Arc<str>> {
+    pub(crate) fn refusal(&self, signature: &Signature) -> Option<Arc<Refused>> {
         self.groups.get(signature).and_then(|g| g.stuck.clone())
     }
 
     /// The unit waits. `refusal`: it was just tried here and this is why.
-    pub(crate) fn park(&mut self, place: Place, compiled: &Arc<CompiledUnit>, sensitive: bool, refusal: Option<Arc<str>>) {
+    pub(crate) fn park(&mut self, place: Place, compiled: &Arc<CompiledUnit>, sensitive: bool, refusal: Option<Arc<Refused>>) {
         let group = self.groups.entry(compiled.signature().clone()).or_insert_with(|| Group {
             sample: compiled.clone(),
             sensitive,
