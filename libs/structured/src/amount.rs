@@ -26,6 +26,10 @@ impl Amount {
         self.0
     }
 
+    pub(crate) fn times(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(i128::from(n)))
+    }
+
     pub(crate) fn is_negative(self) -> bool {
         self.0 < 0
     }

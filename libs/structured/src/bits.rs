@@ -77,19 +77,19 @@ pub(crate) struct RankSet {
 }
 
 impl RankSet {
-    /// The full set over `0..len`.
-    pub(crate) fn full(len: usize) -> Self {
+    /// The members of `0..len` for which the question is answered with yes.
+    pub(crate) fn of(len: usize, is_member: impl Fn(usize) -> bool) -> Self {
         let n_leaves = len.div_ceil(WORD);
         let mut set = Self {
-            leaves: vec![u64::MAX; n_leaves],
+            leaves: Vec::with_capacity(n_leaves),
             summary: vec![0; n_leaves.div_ceil(WORD)],
             len,
         };
-        if n_leaves > 0 {
-            set.leaves[n_leaves - 1] = low_mask(len - (n_leaves - 1) * WORD);
-        }
         for leaf in 0..n_leaves {
-            set.summary[leaf / WORD] |= 1 << (leaf % WORD);
+            let ranks = leaf * WORD..len.min((leaf + 1) * WORD);
+            let bits = ranks.enumerate().fold(0, |bits, (bit, rank)| bits | u64::from(is_member(rank)) << bit);
+            set.leaves.push(bits);
+            set.summary[leaf / WORD] |= u64::from(bits != 0) << (leaf % WORD);
         }
         set
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn rank_set_finds_the_next_member_across_words_and_groups() {
-        let mut set = RankSet::full(10_000);
+        let mut set = RankSet::of(10_000, |_| true);
         for rank in 0..9_999 {
             set.remove(rank);
         }
@@ -156,6 +156,8 @@ mod tests {
         assert_eq!(set.next(4_098), Some(9_999));
         set.remove(9_999);
         assert_eq!(set.next(4_098), None);
-        assert_eq!(RankSet::full(0).next(0), None);
+        let odd = RankSet::of(9_000, |rank| rank % 5_000 == 1);
+        assert_eq!((odd.next(0), odd.next(2), odd.next(5_002)), (Some(1), Some(5_001), None));
+        assert_eq!(RankSet::of(0, |_| true).next(0), None);
     }
 }

@@ -83,6 +83,12 @@ impl CapacityFacts {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 
+    /// Whether a request that names no amount may meet a fault.
+    pub(crate) fn may_fault(&self) -> bool {
+        let default = |entry: &CapacityEntry| entry.default.as_ref().unwrap_or(&entry.value).signum();
+        self.entries.iter().any(|entry| default(entry) < 0)
+    }
+
     /// What a request for these amounts takes from an empty device; `None`: even then it cannot hold them.
     ///
     /// `fractional`: `DRAFractionalCapacityRange`. A fault stands for the first capacity, by name, that it concerns.

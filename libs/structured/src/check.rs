@@ -575,8 +575,8 @@ impl<'a> Checker<'a> {
     /// What claims that are not of this plan have of the device.
     fn others(&self, id: &DeviceId) -> Option<DeviceUse> {
         let mut used = self.cluster.pool_by_id(&id.pool_id())?.uses.get(&id.device)?.clone();
-        let gone = self.own.iter().fold(false, |_, claim| used.remove(*claim));
-        (!gone).then_some(used)
+        self.own.iter().for_each(|claim| used.remove(*claim));
+        (!used.is_empty()).then_some(used)
     }
 
     fn check_capacity(&mut self, results: &[(&ResourceClaim, &DeviceRequestAllocationResult)]) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use resource_api::claim::{DeviceRequestAllocationResult, DeviceSelector};
 use resource_api::class::DeviceClass;
-use resource_api::ids::{DeviceId, PoolId, Uid};
+use resource_api::ids::{DeviceId, DeviceName, PoolId, Uid};
 use resource_api::meta::TextMap;
 use resource_api::node::{Node, NodeView as NodeFactsView};
 use resource_api::slice::ResourceSlice;
@@ -17,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::features::Features;
+use crate::holdings::Held;
 use crate::learned::Learned;
 use crate::packed::Packer;
 use crate::pool::{Audience, Pool, SliceEntry};
@@ -67,6 +68,9 @@ pub struct Stats {
     /// Of these, not held whole by any claim.
     pub free: usize,
 }
+
+/// See [`Cluster::n_free_at_most`].
+pub(crate) const UNCOUNTED: u32 = u32::MAX;
 
 pub(crate) type PoolIndex = usize;
 pub(crate) type NodeNumber = usize;
@@ -130,7 +134,9 @@ pub struct Cluster {
     nodes: Vec<Option<NodeEntry>>,
     unused_nodes: Vec<NodeNumber>,
     node_by_name: FxHashMap<Arc<str>, NodeNumber>,
-    holdings: FxHashMap<Uid, Vec<DeviceRequestAllocationResult>>,
+    holdings: FxHashMap<Uid, Vec<Held>>,
+    /// Per node: how many devices nobody holds whole, counting pools of this node alone; [`UNCOUNTED`]: hard to say.
+    n_free: Vec<u32>,
     preferred: Option<Preferred>,
     packer: Packer,
     learned: Mutex<Learned>,
@@ -169,6 +175,7 @@ impl Cluster {
             unused_nodes: Vec::new(),
             node_by_name: FxHashMap::default(),
             holdings: FxHashMap::default(),
+            n_free: Vec::new(),
             preferred: None,
             packer: Packer::default(),
             learned: Mutex::default(),
@@ -278,57 +285,64 @@ impl Cluster {
 
     /// Records what a claim holds, committed or planned; replaces what it held before.
     pub fn take(&mut self, claim: Uid, results: &[DeviceRequestAllocationResult]) {
-        if self.holdings.get(&claim).is_some_and(|held| held == results) {
+        let takes = || results.iter().filter(|result| result.admin_access != Some(true));
+        if self.holdings.get(&claim).is_some_and(|held| self.is_same(held, takes())) {
             return;
         }
         self.release(claim);
-        for result in results.iter().filter(|result| result.admin_access != Some(true)) {
+        let features = self.features;
+        let mut holdings = Vec::new();
+        for result in takes() {
             let pool = self.pool_index_or_new(&result.pool_id());
-            let features = self.features;
             let Some(entry) = self.pools[pool].as_mut() else { continue };
-            let device_use = entry.uses.entry(result.device.clone()).or_default();
-            let is_first_share = result.share_id.is_some() && !device_use.has_share(features);
-            device_use.add(claim, result);
-            self.refresh_use(pool, result);
+            let held = Held::of(claim, result, pool);
+            let has_share = |entry: &Pool| entry.uses.get(&held.device).is_some_and(|device_use| device_use.has_share(features));
+            let is_first_share = held.share.is_some() && !has_share(entry);
+            entry.change_use(&held.device, features, |device_use| device_use.add(claim, &held));
+            self.refresh_use(pool, &held.device);
             if is_first_share && self.has_counters(pool) {
                 // The counters of a shared device are charged once: the next share may fit where the first did not.
                 self.wake(pool);
             }
+            holdings.push(held);
         }
-        if !results.is_empty() {
-            self.holdings.insert(claim, results.to_vec());
+        if !holdings.is_empty() {
+            holdings.shrink_to_fit();
+            self.holdings.insert(claim, holdings);
         }
+    }
+
+    fn is_same<'a>(&self, held: &[Held], mut results: impl Iterator<Item = &'a DeviceRequestAllocationResult>) -> bool {
+        let pool_of = |result: &DeviceRequestAllocationResult| self.pool_by_id.get(&result.pool_id());
+        held.iter().all(|held| {
+            let result = results.next();
+            result.is_some_and(|result| pool_of(result) == Some(&held.pool) && held.is_as(result))
+        }) && results.next().is_none()
     }
 
     /// Gives back what a claim holds. Returns the devices concerned, in the order of the claim's results.
     pub fn release(&mut self, claim: Uid) -> Vec<DeviceId> {
-        let results = self.holdings.remove(&claim).unwrap_or_default();
-        let mut freed = Vec::with_capacity(results.len());
-        for result in results.iter().filter(|result| result.admin_access != Some(true)) {
-            freed.push(result.device_id());
-            let Some(pool) = self.pool_by_id.get(&result.pool_id()).copied() else {
-                continue;
-            };
+        let holdings = self.holdings.remove(&claim).unwrap_or_default();
+        let features = self.features;
+        let mut freed = Vec::with_capacity(holdings.len());
+        for Held { pool, device, .. } in holdings {
             let Some(entry) = self.pools[pool].as_mut() else { continue };
-            let uses = &mut entry.uses;
-            if uses
-                .get_mut(&result.device)
-                .is_some_and(|device_use| device_use.remove(claim))
-            {
-                uses.remove(&result.device);
+            let PoolId { driver, pool: name } = entry.id.clone();
+            // A claim may hold several shares of a device; the first pass lets all of them go.
+            if entry.uses.contains_key(&device) {
+                entry.change_use(&device, features, |device_use| device_use.remove(claim));
             }
-            self.refresh_use(pool, result);
+            self.refresh_use(pool, &device);
             self.wake(pool);
+            freed.push(DeviceId {
+                driver,
+                pool: name,
+                device,
+            });
             self.drop_pool_if_unknown(pool);
         }
         freed.dedup();
         freed
-    }
-
-    /// What a claim holds.
-    #[must_use]
-    pub fn held_by(&self, claim: Uid) -> Option<&[DeviceRequestAllocationResult]> {
-        self.holdings.get(&claim).map(Vec::as_slice)
     }
 
     /// A claim that holds the device whole, or else one with a share of it.
@@ -374,7 +388,7 @@ impl Cluster {
             stats.devices += 1;
             let is_held = pool
                 .uses
-                .get(&device.name)
+                .get(device.name)
                 .is_some_and(|device_use| device_use.is_held(self.features));
             stats.free += usize::from(!is_held);
         }
@@ -447,19 +461,38 @@ impl Cluster {
         self.learned_mut().index.on_nodes_changed();
     }
 
-    /// No more devices than these are free on the node, whatever is asked; `None`: hard to say. O(devices of the node).
-    ///
-    /// Asked before anything is built for the node, so it looks at slices of all generations.
-    pub(crate) fn n_free_at_most(&self, node: NodeNumber) -> Option<u64> {
-        if !self.wide_pools.is_empty() {
-            return None;
+    /// No more devices than these are free on the node, whatever is asked; [`UNCOUNTED`]: hard to say.
+    pub(crate) fn n_free_at_most(&self, node: NodeNumber) -> u32 {
+        if self.wide_pools.is_empty() {
+            self.n_free.get(node).copied().unwrap_or(UNCOUNTED)
+        } else {
+            UNCOUNTED
         }
-        let pools = self
-            .node(node)?
-            .pools
-            .iter()
-            .map(|pool| self.pool(*pool).n_free_at_most(self.features));
-        Some(pools.sum())
+    }
+
+    /// Works out the node's number of free devices again.
+    fn recount(&mut self, node: NodeNumber) {
+        let Some(entry) = self.nodes.get(node).and_then(Option::as_ref) else {
+            return;
+        };
+        let mut sum = 0;
+        for pool in entry.pools.iter().map(|pool| self.pool(*pool)) {
+            // A pool that spans nodes is not worth counting per node.
+            sum += if pool.nodes.len() == 1 { pool.n_free() } else { UNCOUNTED as usize };
+        }
+        if self.n_free.len() <= node {
+            self.n_free.resize(node + 1, UNCOUNTED);
+        }
+        self.n_free[node] = u32::try_from(sum).unwrap_or(UNCOUNTED);
+    }
+
+    /// As [`Cluster::recount`], for the nodes that a pool's slices name.
+    fn recount_nodes_of(&mut self, pool: PoolIndex) {
+        let Some(entry) = self.pools[pool].as_ref() else { return };
+        // Of a pool that spans more nodes than two, only the latest can have been counted before.
+        let from = if entry.nodes.len() > 2 { entry.nodes.len() - 1 } else { 0 };
+        let nodes: SmallVec<[NodeNumber; 2]> = entry.nodes[from..].iter().map(|(node, _)| *node).collect();
+        nodes.into_iter().for_each(|node| self.recount(node));
     }
 
     /// What an object says about a node; `None`: no such object.
@@ -557,6 +590,8 @@ impl Cluster {
         if let Some(node) = self.nodes[node].as_mut() {
             node.pools.retain(|other| *other != pool);
         }
+        self.recount(node);
+        self.recount_nodes_of(pool);
         self.on_node_changed(node);
         self.drop_node_if_unknown(node);
     }
@@ -578,13 +613,16 @@ impl Cluster {
 
     /// What nodes see of the pool has to be worked out again, and may help.
     fn on_slices_changed(&mut self, pool: PoolIndex) {
-        let Some(entry) = self.pools[pool].as_ref() else { return };
+        let features = self.features;
+        let Some(entry) = self.pools[pool].as_mut() else { return };
+        entry.recount(features);
         let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
         learned.forget_views(pool);
         entry.nodes.iter().for_each(|(node, _)| learned.forget_node(*node));
         if self.wide_pools.contains(&pool) {
             learned.forget_all_nodes();
         }
+        self.recount_nodes_of(pool);
         self.wake(pool);
     }
 
@@ -634,11 +672,14 @@ impl Cluster {
         learned.index.wake(node);
     }
 
-    fn refresh_use(&mut self, pool: PoolIndex, result: &DeviceRequestAllocationResult) {
+    fn refresh_use(&mut self, pool: PoolIndex, device: &DeviceName) {
         let features = self.features;
         let Some(entry) = self.pools[pool].as_ref() else { return };
         let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
-        learned.each_view_of(pool, |view| view.use_one(&result.device, &entry.uses, features));
+        learned.each_view_of(pool, |view| view.use_one(device, &entry.uses, features));
+        if let [(node, _)] = entry.nodes.as_slice() {
+            self.recount(*node);
+        }
     }
 
     /// Something of the pool got better: nodes that see it are worth another look.

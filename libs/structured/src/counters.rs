@@ -4,12 +4,15 @@
 //! A device is charged once however many shares of it are out. A counter that is overdrawn (its driver shrank it) blocks
 //! every device of the pool that draws on any counter; that is upstream's rule.
 
+use std::sync::Arc;
+
 use resource_api::device::{CounterSet, DeviceCounterConsumption};
+use resource_api::ids::DeviceName;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::amount::Amount;
-use crate::packed::PackedDevice;
+use crate::packed::Kind;
 
 /// What a device takes from a pool's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,14 +53,21 @@ impl GroupState {
     }
 }
 
-/// All counters of a pool and who draws on them.
-#[derive(Clone, Debug)]
-pub(crate) struct CounterBoard {
+/// All counters of a pool and who draws on them: what does not change with what is taken.
+#[derive(Debug)]
+pub(crate) struct CounterPlan {
     published: Vec<Amount>,
     /// Per device position; `None`: it draws on nothing.
     draws: Vec<Option<Draws>>,
     /// Devices of the pool that other nodes use: never handed out here, but they draw as well.
-    elsewhere: Vec<(resource_api::ids::DeviceName, Draws)>,
+    elsewhere: Vec<(DeviceName, Draws)>,
+    n_sets: usize,
+}
+
+/// A plan with what is left.
+#[derive(Clone, Debug)]
+pub(crate) struct CounterBoard {
+    plan: Arc<CounterPlan>,
     available: Vec<Amount>,
     overdrawn: bool,
     groups: Vec<GroupState>,
@@ -72,12 +82,12 @@ pub(crate) struct Reserved {
     before: Vec<SmallVec<[GroupState; 2]>>,
 }
 
-impl CounterBoard {
+impl CounterPlan {
     /// Error: the first inconsistency, naming device or set, counter set and counter.
     pub(crate) fn build<'a>(
         sets: impl Iterator<Item = &'a CounterSet>,
-        here: impl Iterator<Item = &'a PackedDevice>,
-        elsewhere: impl Iterator<Item = &'a PackedDevice>,
+        here: impl Iterator<Item = (&'a DeviceName, &'a Kind)>,
+        elsewhere: impl Iterator<Item = (&'a DeviceName, &'a Kind)>,
     ) -> Result<Self, String> {
         let mut index = Index::default();
         let mut published = Vec::new();
@@ -98,18 +108,15 @@ impl CounterBoard {
             .filter_map(|device| {
                 index
                     .draws_of(device)
-                    .map(|draws| Some((device.name.clone(), draws?)))
+                    .map(|draws| Some((device.0.clone(), draws?)))
                     .transpose()
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let n_sets = index.sets.len();
         Ok(Self {
-            available: published.clone(),
             published,
             draws,
             elsewhere,
-            overdrawn: false,
-            groups: vec![GroupState::Untouched; n_sets],
+            n_sets: index.sets.len(),
         })
     }
 
@@ -117,18 +124,31 @@ impl CounterBoard {
     pub(crate) fn is_idle(&self) -> bool {
         self.draws.iter().all(Option::is_none)
     }
+}
+
+impl CounterBoard {
+    /// With nothing taken.
+    pub(crate) fn new(plan: Arc<CounterPlan>) -> Self {
+        Self {
+            available: plan.published.clone(),
+            overdrawn: plan.published.iter().any(|amount| amount.is_negative()),
+            groups: vec![GroupState::Untouched; plan.n_sets],
+            plan,
+        }
+    }
 
     pub(crate) fn draws(&self, device: usize) -> Option<&Draws> {
-        self.draws.get(device).and_then(Option::as_ref)
+        self.plan.draws.get(device).and_then(Option::as_ref)
     }
 
     /// Works out what is left, given which devices have allocations.
     pub(crate) fn refresh(&mut self, is_allocated_here: impl Fn(usize) -> bool, is_allocated_elsewhere: impl Fn(&str) -> bool) {
-        self.available.clone_from(&self.published);
+        self.available.clone_from(&self.plan.published);
         self.groups.iter_mut().for_each(|state| *state = GroupState::Untouched);
-        let here = self.draws.iter().enumerate().filter(|(device, _)| is_allocated_here(*device));
+        let here = self.plan.draws.iter().enumerate().filter(|(device, _)| is_allocated_here(*device));
         let here = here.filter_map(|(_, draws)| draws.as_ref());
         let elsewhere = self
+            .plan
             .elsewhere
             .iter()
             .filter(|(name, _)| is_allocated_elsewhere(name))
@@ -146,9 +166,18 @@ impl CounterBoard {
         self.overdrawn = self.available.iter().any(|amount| amount.is_negative());
     }
 
+    /// What is left of a counter beside what is held and reserved.
+    pub(crate) fn left(&self, counter: u32, reserved: Option<&Reserved>) -> Amount {
+        let mut left = self.available[counter as usize];
+        if let Some(reserved) = reserved {
+            left -= reserved.amounts[counter as usize];
+        }
+        left
+    }
+
     pub(crate) fn nothing_reserved(&self) -> Reserved {
         Reserved {
-            amounts: vec![Amount::ZERO; self.published.len()],
+            amounts: vec![Amount::ZERO; self.available.len()],
             groups: self.groups.clone(),
             before: Vec::new(),
         }
@@ -162,10 +191,7 @@ impl CounterBoard {
         compatible
             && !self.overdrawn
             && draws.amounts.iter().all(|(counter, amount)| {
-                let mut left = self.available[*counter as usize];
-                if let Some(reserved) = reserved {
-                    left -= reserved.amounts[*counter as usize];
-                }
+                let mut left = self.left(*counter, reserved);
                 left -= *amount;
                 !left.is_negative()
             })
@@ -207,29 +233,26 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn draws_of(&mut self, device: &'a PackedDevice) -> Result<Option<Draws>, String> {
-        let consumptions = &device.kind().device.consumes_counters;
+    fn draws_of(&mut self, (name, kind): (&'a DeviceName, &'a Kind)) -> Result<Option<Draws>, String> {
+        let consumptions = &kind.device.consumes_counters;
         if consumptions.is_empty() {
             return Ok(None);
         }
         let mut draws = Draws::default();
         for consumption in consumptions {
-            self.add(&mut draws, device, consumption)?;
+            self.add(&mut draws, name, consumption)?;
         }
         draws.amounts.sort_by_key(|(counter, _)| *counter);
         Ok(Some(draws))
     }
 
-    fn add(&mut self, draws: &mut Draws, device: &PackedDevice, from: &'a DeviceCounterConsumption) -> Result<(), String> {
+    fn add(&mut self, draws: &mut Draws, device: &DeviceName, from: &'a DeviceCounterConsumption) -> Result<(), String> {
         let set_name = &from.counter_set;
-        let missing = || format!("device {} draws on counter set {set_name}, which the pool lacks", device.name);
+        let missing = || format!("device {device} draws on counter set {set_name}, which the pool lacks");
         let set = *self.sets.get(set_name.as_str()).ok_or_else(missing)?;
         for (name, counter) in &from.counters {
             let missing = || {
-                format!(
-                    "device {} draws on counter {name}, which counter set {set_name} lacks",
-                    device.name
-                )
+                format!("device {device} draws on counter {name}, which counter set {set_name} lacks")
             };
             let number = *self.counters.get(&(set, name.as_str())).ok_or_else(missing)?;
             let amount = Amount::of(&counter.value);

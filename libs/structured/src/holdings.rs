@@ -3,45 +3,80 @@
 //! Results with admin access occupy nothing and never come here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use resource_api::claim::DeviceRequestAllocationResult;
-use resource_api::ids::Uid;
+use resource_api::ids::{DeviceName, ShareId, Uid};
 use resource_api::quantity::Quantity;
 use resource_api::slice::QualifiedName;
 use smallvec::SmallVec;
 
 use crate::amount::Amount;
+use crate::cluster::PoolIndex;
 use crate::features::Features;
 
 /// The holders of a device: normally one, or several shares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceUse {
     whole: SmallVec<[Uid; 1]>,
-    shares: Vec<Share>,
+    shares: Vec<Arc<Share>>,
 }
 
-#[derive(Clone, Debug)]
-struct Share {
+/// One share of a device.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Share {
     claim: Uid,
+    id: ShareId,
     consumed: BTreeMap<QualifiedName, Quantity>,
 }
 
-impl DeviceUse {
-    pub(crate) fn add(&mut self, claim: Uid, result: &DeviceRequestAllocationResult) {
-        if result.share_id.is_none() {
-            self.whole.push(claim);
-        } else {
-            self.shares.push(Share {
-                claim,
-                consumed: result.consumed_capacity.clone(),
-            });
+/// A device that a claim holds, or a share of it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) pool: PoolIndex,
+    pub(crate) device: DeviceName,
+    pub(crate) share: Option<Arc<Share>>,
+}
+
+impl Held {
+    pub(crate) fn of(claim: Uid, result: &DeviceRequestAllocationResult, pool: PoolIndex) -> Self {
+        let share = result.share_id.as_ref().map(|id| Share {
+            claim,
+            id: id.clone(),
+            consumed: result.consumed_capacity.clone(),
+        });
+        Self {
+            pool,
+            device: result.device.clone(),
+            share: share.map(Arc::new),
         }
     }
 
-    /// `true`: nobody is left.
-    pub(crate) fn remove(&mut self, claim: Uid) -> bool {
+    /// Whether it is what the result says, given that the pool is.
+    pub(crate) fn is_as(&self, result: &DeviceRequestAllocationResult) -> bool {
+        self.device == result.device
+            && match (&self.share, &result.share_id) {
+                (None, None) => true,
+                (Some(share), Some(id)) => share.id == *id && share.consumed == result.consumed_capacity,
+                (None, Some(_)) | (Some(_), None) => false,
+            }
+    }
+}
+
+impl DeviceUse {
+    pub(crate) fn add(&mut self, claim: Uid, held: &Held) {
+        match &held.share {
+            None => self.whole.push(claim),
+            Some(share) => self.shares.push(Arc::clone(share)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, claim: Uid) {
         self.whole.retain(|holder| *holder != claim);
         self.shares.retain(|share| share.claim != claim);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.shares.is_empty()
     }
 

@@ -5,6 +5,7 @@
 use smallvec::SmallVec;
 
 use crate::cluster::{Cluster, NodeEntry, NodeNumber, PoolIndex};
+use crate::layout::LayoutTable;
 use crate::node_index::NodeIndex;
 use crate::node_view::{self, NodeView};
 use crate::pool::Seen;
@@ -20,6 +21,7 @@ pub(crate) struct Learned {
     views_of_pool: Vec<Vec<(Seen, Option<usize>)>>,
     /// Per node: its views in order.
     views_of_node: Vec<Option<SmallVec<[usize; 2]>>>,
+    layouts: LayoutTable,
     pub(crate) filters: FilterTable,
     pub(crate) index: NodeIndex,
 }
@@ -74,7 +76,7 @@ impl Cluster {
         if let Some((_, view)) = learned.views_of_pool[pool_at].iter().find(|(known, _)| *known == seen) {
             return *view;
         }
-        let view = pool.view(&seen, self.features()).map(|mut view| {
+        let view = pool.view(&seen, self.features(), &mut learned.layouts).map(|mut view| {
             self.taint_rules_of(&pool.id).for_each(|rule| view.apply(rule));
             learned.add_view(view)
         });

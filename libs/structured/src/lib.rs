@@ -6,6 +6,7 @@
 
 mod amount;
 mod bits;
+mod bounds;
 mod capacity;
 mod check;
 mod cluster;
@@ -16,6 +17,7 @@ mod explain;
 mod fault;
 mod features;
 mod holdings;
+mod layout;
 mod learned;
 mod limits;
 mod node_index;

@@ -81,15 +81,15 @@ impl NodeIndex {
         &self.ranked
     }
 
-    /// Takes the wish out, to be put back with [`NodeIndex::put_back`].
-    pub(crate) fn take(&mut self, signature: &Signature) -> Wish {
+    /// Takes the wish out, to be put back with [`NodeIndex::put_back`]. `may_fit` is asked about each node if the wish is not known.
+    pub(crate) fn take(&mut self, signature: &Signature, may_fit: impl Fn(NodeNumber) -> bool) -> Wish {
         self.clock += 1;
         let known = self
             .wishes
             .remove(signature)
             .filter(|wish| wish.all_woken_at == self.all_woken_at);
         let mut wish = known.unwrap_or_else(|| Wish {
-            may_fit: RankSet::full(self.ranked.len()),
+            may_fit: RankSet::of(self.ranked.len(), |rank| may_fit(self.ranked[rank])),
             node_faults: BTreeMap::new(),
             all_woken_at: self.all_woken_at,
             last_asked: 0,

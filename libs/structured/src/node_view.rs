@@ -107,5 +107,5 @@ pub(crate) fn order(pools: &mut [(usize, &PoolView)]) {
 
 /// Pools that hand nothing out stand in the first group; they matter only for refusals.
 fn late(pool: &PoolView) -> bool {
-    pool.has_binding_conditions && pool.is_usable()
+    pool.has_some_binding_conditions() && pool.is_usable()
 }

@@ -1,5 +1,5 @@
-//! Slices as a cluster keeps them: a device is its name, the bytes of its attribute values, and references to what equal
-//! devices have in common (attribute names, capacities, counters, taints, …), each stored once.
+//! Slices as a cluster keeps them: per device the bytes of its attribute values, and references to what equal slices and devices
+//! have in common (device and attribute names, capacities, counters, taints, …), each stored once.
 //!
 //! An object as decoded takes several kilobytes per device, most of it empty fields. Packed it is some hundred bytes, and the bytes
 //! that a selector reads are at once the key under which its answer is remembered.
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device_selectors::DeviceView;
-use resource_api::device::{AttributeValue, Device, DeviceAttribute};
+use resource_api::device::{AttributeValue, CounterSet, Device, DeviceAttribute};
 use resource_api::ids::{DeviceName, DriverName};
-use resource_api::slice::{QualifiedName, ResourceSlice, ResourceSliceSpec};
+use resource_api::slice::{QualifiedName, ResourceSlice, ResourceSliceSpec, SkipNodeOperation};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capacity::CapacityFacts;
@@ -18,6 +18,9 @@ use crate::constraint::ValueKind;
 
 /// Entries of a table of shared parts below which looking for unused ones does not pay.
 const SWEEP_FROM: usize = 1024;
+
+/// Up to this many names a scan is as fast as a search.
+const NAMES_SCANNED_MAX: usize = 16;
 
 /// Drivers whose latest slice is kept as a pattern for the next one.
 const PATTERNS_MAX: usize = 64;
@@ -29,25 +32,97 @@ const SEVERAL: u8 = 255;
 #[derive(Debug)]
 pub(crate) struct PackedSlice {
     pub(crate) name: Box<str>,
-    /// With `devices` taken out.
+    /// With devices, counters and skipped operations taken out.
     pub(crate) spec: ResourceSliceSpec,
+    layout: Arc<SliceLayout>,
+    /// One a device of the layout.
+    facts: Box<[DeviceFacts]>,
+}
+
+/// What a slice says besides where it is and its devices' attributes. Fleets of equal nodes have few of these.
+#[derive(Debug)]
+pub(crate) struct SliceLayout {
+    names: Box<[DeviceName]>,
+    /// Places of the names in their order, where looking through all would take long.
+    order: Option<Box<[u16]>>,
+    kinds: Box<[Arc<Kind>]>,
     has_device_list: bool,
-    devices: Box<[PackedDevice]>,
+    shared_counters: Option<Vec<CounterSet>>,
+    skip_node_operations: Vec<SkipNodeOperation>,
+}
+
+/// The attributes of one device.
+#[derive(Debug)]
+struct DeviceFacts {
+    schema: Arc<Schema>,
+    /// The attributes' values in the order of the schema, one after the other.
+    values: Box<[u8]>,
+    is_usable: bool,
+}
+
+/// One device of a packed slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedDevice<'a> {
+    pub(crate) name: &'a DeviceName,
+    kind: &'a Kind,
+    facts: &'a DeviceFacts,
+}
+
+impl SliceLayout {
+    pub(crate) fn shared_counters(&self) -> &[CounterSet] {
+        self.shared_counters.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn skip_node_operations(&self) -> &[SkipNodeOperation] {
+        &self.skip_node_operations
+    }
+
+    /// The number of devices that can be handed out: a slice with shared counters is not a source of devices.
+    pub(crate) fn n_sources(&self) -> usize {
+        if self.shared_counters().is_empty() { self.names.len() } else { 0 }
+    }
+
+    /// How many devices that can be handed out have this name: in a slice that is in order, one at most.
+    pub(crate) fn n_named(&self, name: &DeviceName) -> usize {
+        match &self.order {
+            Some(order) => {
+                let name_at = |at: &u16| &self.names[usize::from(*at)];
+                let from = order.partition_point(|at| name_at(at) < name);
+                order[from..].iter().take_while(|at| name_at(at) == name).count()
+            }
+            None => self.sources().filter(|(other, _)| *other == name).count(),
+        }
+    }
+
+    /// Names and kinds of the devices that can be handed out.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&DeviceName, &Kind)> {
+        let devices = self.names.iter().zip(self.kinds.iter().map(|kind| &**kind));
+        devices.take(self.n_sources())
+    }
 }
 
 impl PackedSlice {
-    /// All devices of the slice.
-    pub(crate) fn all_devices(&self) -> &[PackedDevice] {
-        &self.devices
+    pub(crate) fn layout(&self) -> &Arc<SliceLayout> {
+        &self.layout
     }
 
-    /// The devices that can be handed out: a slice with shared counters is not a source of devices.
-    pub(crate) fn sources(&self) -> &[PackedDevice] {
-        if self.spec.shared_counters().is_empty() {
-            &self.devices
-        } else {
-            &[]
+    /// The kinds of all devices of the slice.
+    pub(crate) fn kinds(&self) -> impl ExactSizeIterator<Item = (&DeviceName, &Kind)> {
+        self.layout.names.iter().zip(self.layout.kinds.iter().map(|kind| &**kind))
+    }
+
+    /// The device number `index` of the slice.
+    pub(crate) fn device(&self, index: usize) -> PackedDevice<'_> {
+        PackedDevice {
+            name: &self.layout.names[index],
+            kind: &self.layout.kinds[index],
+            facts: &self.facts[index],
         }
+    }
+
+    /// The devices that can be handed out.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = PackedDevice<'_>> {
+        (0..self.layout.n_sources()).map(|index| self.device(index))
     }
 
     /// The object again, with its name as only metadata.
@@ -57,22 +132,12 @@ impl PackedSlice {
             ..ResourceSlice::default()
         };
         slice.metadata.name = self.name.to_string();
-        slice.spec.devices = self
-            .has_device_list
-            .then(|| self.devices.iter().map(PackedDevice::restore).collect());
+        let devices = (0..self.facts.len()).map(|index| self.device(index).restore());
+        slice.spec.devices = self.layout.has_device_list.then(|| devices.collect());
+        slice.spec.shared_counters.clone_from(&self.layout.shared_counters);
+        slice.spec.skip_node_operations.clone_from(&self.layout.skip_node_operations);
         slice
     }
-}
-
-/// See the module.
-#[derive(Debug)]
-pub(crate) struct PackedDevice {
-    pub(crate) name: DeviceName,
-    schema: Arc<Schema>,
-    /// The attributes' values in the order of the schema, one after the other.
-    values: Box<[u8]>,
-    kind: Arc<Kind>,
-    is_usable: bool,
 }
 
 /// The names of a device's attributes, sorted. Equal ids, equal names and driver.
@@ -91,19 +156,19 @@ pub(crate) struct Kind {
     pub(crate) capacity: Option<Arc<CapacityFacts>>,
 }
 
-impl PackedDevice {
-    pub(crate) fn schema(&self) -> &Schema {
-        &self.schema
+impl<'a> PackedDevice<'a> {
+    pub(crate) fn schema(&self) -> &'a Schema {
+        &self.facts.schema
     }
 
     /// Everything but name and attributes.
-    pub(crate) fn kind(&self) -> &Kind {
-        &self.kind
+    pub(crate) fn kind(&self) -> &'a Kind {
+        self.kind
     }
 
     /// As the selectors' [`DeviceView::is_usable`].
     pub(crate) fn is_usable(&self) -> bool {
-        self.is_usable
+        self.facts.is_usable
     }
 
     pub(crate) fn is_shareable(&self) -> bool {
@@ -111,13 +176,13 @@ impl PackedDevice {
     }
 
     /// The value of the attribute published under exactly this name.
-    pub(crate) fn attribute(&self, name: &str) -> Option<PackedValue<'_>> {
-        self.schema.position(name).map(|at| self.value_at(at))
+    pub(crate) fn attribute(&self, name: &str) -> Option<PackedValue<'a>> {
+        self.schema().position(name).map(|at| self.value_at(at))
     }
 
     /// The value of the schema's attribute number `at`.
-    pub(crate) fn value_at(&self, at: usize) -> PackedValue<'_> {
-        let mut rest = &*self.values;
+    pub(crate) fn value_at(&self, at: usize) -> PackedValue<'a> {
+        let mut rest = &*self.facts.values;
         for _ in 0..at {
             rest = &rest[len_of(rest)..];
         }
@@ -125,15 +190,15 @@ impl PackedDevice {
     }
 
     /// The bytes of all attribute values; equal for equal values under equal schemas.
-    pub(crate) fn value_bytes(&self) -> &[u8] {
-        &self.values
+    pub(crate) fn value_bytes(&self) -> &'a [u8] {
+        &self.facts.values
     }
 
     /// The object again.
     pub(crate) fn restore(&self) -> Device {
-        let mut rest = &*self.values;
+        let mut rest = &*self.facts.values;
         let mut attributes = BTreeMap::new();
-        for name in &self.schema.names {
+        for name in &self.schema().names {
             let len = len_of(rest);
             attributes.insert(name.to_string(), PackedValue(&rest[..len]).restore());
             rest = &rest[len..];
@@ -370,6 +435,7 @@ fn read_len(bytes: &[u8]) -> (usize, usize) {
 pub(crate) struct Packer {
     schemas: FxHashMap<Box<[u8]>, Arc<Schema>>,
     kinds: FxHashMap<Box<[u8]>, Arc<Kind>>,
+    layouts: FxHashMap<Box<[u8]>, Arc<SliceLayout>>,
     capacities: FxHashSet<Arc<CapacityFacts>>,
     /// The latest slice of each driver: the next one mostly has equal parts at the same places, or at the place before.
     patterns: FxHashMap<DriverName, Arc<PackedSlice>>,
@@ -384,36 +450,34 @@ impl Packer {
         self.sweep();
         let driver = &slice.spec.driver;
         let pattern = self.patterns.get(driver).cloned();
-        let mut devices: Vec<PackedDevice> = Vec::with_capacity(slice.spec.devices().len());
-        for (at, device) in slice.spec.devices().iter().enumerate() {
-            let alike = pattern.as_ref().and_then(|pattern| pattern.devices.get(at));
-            let likely = [devices.last(), alike];
-            let likely = || likely.into_iter().flatten();
-            let schema = match likely().find(|other| other.schema.is_of(&device.attributes)) {
-                Some(other) => Arc::clone(&other.schema),
-                None => self.schema(driver, &device.attributes),
-            };
-            let kind = match likely().find(|other| is_like(&other.kind.device, device)) {
-                Some(other) => Arc::clone(&other.kind),
-                None => self.kind(device),
-            };
-            let name = match alike.filter(|other| other.name == device.name) {
-                Some(other) => other.name.clone(),
-                None => device.name.clone(),
-            };
+        let published = slice.spec.devices();
+        let mut facts: Vec<DeviceFacts> = Vec::with_capacity(published.len());
+        let mut kinds: Vec<Arc<Kind>> = Vec::with_capacity(published.len());
+        for (at, device) in published.iter().enumerate() {
+            let alike = pattern.as_ref().and_then(|pattern| pattern.facts.get(at));
+            let likely = [facts.last(), alike].into_iter().flatten().map(|other| &other.schema);
+            let known = likely.into_iter().find(|schema| schema.is_of(&device.attributes)).cloned();
+            let schema = known.unwrap_or_else(|| self.schema(driver, &device.attributes));
+            let alike = pattern.as_ref().and_then(|pattern| pattern.layout.kinds.get(at));
+            let likely = [kinds.last(), alike].into_iter().flatten();
+            let known = likely.into_iter().find(|kind| is_like(&kind.device, device)).cloned();
+            let kind = known.unwrap_or_else(|| self.kind(device));
+            kinds.push(kind);
             self.buffer.clear();
             device
                 .attributes
                 .values()
                 .for_each(|attribute| pack_value(attribute, &mut self.buffer));
-            devices.push(PackedDevice {
-                name,
+            facts.push(DeviceFacts {
                 schema,
                 values: self.buffer.as_slice().into(),
-                kind,
                 is_usable: DeviceView::new(driver, device).is_usable(),
             });
         }
+        let layout = match &pattern {
+            Some(pattern) if pattern.layout.is_of(&slice.spec, &kinds) => Arc::clone(&pattern.layout),
+            _ => self.layout(&slice.spec, kinds),
+        };
         let mut spec = clone_without_devices(&slice.spec);
         if let Some(pattern) = &pattern {
             spec.driver = pattern.spec.driver.clone();
@@ -421,14 +485,50 @@ impl Packer {
         let packed = Arc::new(PackedSlice {
             name: slice.metadata.name.as_str().into(),
             spec,
-            has_device_list: slice.spec.devices.is_some(),
-            devices: devices.into(),
+            layout,
+            facts: facts.into(),
         });
         if self.patterns.len() >= PATTERNS_MAX && pattern.is_none() {
             self.patterns.clear();
         }
         self.patterns.insert(packed.spec.driver.clone(), Arc::clone(&packed));
         packed
+    }
+
+    fn layout(&mut self, spec: &ResourceSliceSpec, kinds: Vec<Arc<Kind>>) -> Arc<SliceLayout> {
+        let mut key = Vec::new();
+        for (device, kind) in spec.devices().iter().zip(&kinds) {
+            put_len(&mut key, device.name.len());
+            key.extend_from_slice(device.name.as_bytes());
+            // A layout keeps its kinds, so the address means this kind as long as the layout is known.
+            key.extend(Arc::as_ptr(kind).addr().to_le_bytes());
+        }
+        let rest = serde_json::to_vec(&(spec.devices.is_some(), &spec.shared_counters, &spec.skip_node_operations)).ok();
+        let key = rest.map(|rest| {
+            key.extend(rest);
+            key
+        });
+        if let Some(known) = key.as_ref().and_then(|key| self.layouts.get(key.as_slice())) {
+            return Arc::clone(known);
+        }
+        let names: Box<[DeviceName]> = spec.devices().iter().map(|device| device.name.clone()).collect();
+        let order = u16::try_from(names.len()).ok().filter(|len| usize::from(*len) > NAMES_SCANNED_MAX).map(|len| {
+            let mut order: Box<[u16]> = (0..len).collect();
+            order.sort_by_key(|at| &names[usize::from(*at)]);
+            order
+        });
+        let layout = Arc::new(SliceLayout {
+            names,
+            order: order.filter(|_| spec.shared_counters().is_empty()),
+            kinds: kinds.into(),
+            has_device_list: spec.devices.is_some(),
+            shared_counters: spec.shared_counters.clone(),
+            skip_node_operations: spec.skip_node_operations.clone(),
+        });
+        if let Some(key) = key {
+            self.layouts.insert(key.into(), Arc::clone(&layout));
+        }
+        layout
     }
 
     fn schema(&mut self, driver: &DriverName, attributes: &BTreeMap<QualifiedName, DeviceAttribute>) -> Arc<Schema> {
@@ -474,20 +574,32 @@ impl Packer {
 
     /// Drops what no slice uses any more, each time the tables have doubled.
     fn sweep(&mut self) {
-        let len = self.schemas.len() + self.kinds.len() + self.capacities.len();
-        if len <= self.sweep_at.max(SWEEP_FROM) {
+        let len = |tables: &Self| tables.schemas.len() + tables.kinds.len() + tables.capacities.len() + tables.layouts.len();
+        if len(self) <= self.sweep_at.max(SWEEP_FROM) {
             return;
         }
+        self.layouts.retain(|_, layout| Arc::strong_count(layout) > 1);
         self.schemas.retain(|_, schema| Arc::strong_count(schema) > 1);
         self.kinds.retain(|_, kind| Arc::strong_count(kind) > 1);
         self.capacities.retain(|facts| Arc::strong_count(facts) > 1);
-        self.sweep_at = 2 * (self.schemas.len() + self.kinds.len() + self.capacities.len());
+        self.sweep_at = 2 * len(self);
     }
 }
 
 impl Schema {
     fn is_of(&self, attributes: &BTreeMap<QualifiedName, DeviceAttribute>) -> bool {
         self.names.len() == attributes.len() && self.names.iter().zip(attributes.keys()).all(|(own, other)| **own == **other)
+    }
+}
+
+impl SliceLayout {
+    fn is_of(&self, spec: &ResourceSliceSpec, kinds: &[Arc<Kind>]) -> bool {
+        self.has_device_list == spec.devices.is_some()
+            && self.kinds.len() == kinds.len()
+            && self.kinds.iter().zip(kinds).all(|(own, other)| Arc::ptr_eq(own, other))
+            && self.names.iter().zip(spec.devices()).all(|(own, device)| *own == device.name)
+            && self.shared_counters == spec.shared_counters
+            && self.skip_node_operations == spec.skip_node_operations
     }
 }
 
@@ -548,8 +660,8 @@ fn clone_without_devices(spec: &ResourceSliceSpec) -> ResourceSliceSpec {
         all_nodes: spec.all_nodes,
         devices: None,
         per_device_node_selection: spec.per_device_node_selection,
-        shared_counters: spec.shared_counters.clone(),
+        shared_counters: None,
         partition_type_attribute: spec.partition_type_attribute.clone(),
-        skip_node_operations: spec.skip_node_operations.clone(),
+        skip_node_operations: Vec::new(),
     }
 }

@@ -63,7 +63,8 @@ pub fn place(cluster: &Cluster, unit: &CompiledUnit, policy: Policy, limits: &Li
     }
     let mut learned = cluster.learned();
     learned.index.refresh(cluster);
-    let mut wish = learned.index.take(unit.signature());
+    let least = unit.least_devices();
+    let mut wish = learned.index.take(unit.signature(), |node| cluster.n_free_at_most(node) >= least);
     let answer = first_fit(cluster, &mut learned, unit, &mut wish, limits);
     learned.index.put_back(unit.signature(), wish);
     answer
@@ -118,10 +119,7 @@ fn try_node(
     limits: &Limits<'_>,
     steps: &mut u64,
 ) -> Result<Plan, Stop> {
-    if cluster
-        .n_free_at_most(node)
-        .is_some_and(|n_free| n_free < unit.least_devices())
-    {
+    if cluster.n_free_at_most(node) < unit.least_devices() {
         return Err(Stop::DoesNotFit);
     }
     let view = cluster.node_view(learned, node).ok_or(Stop::DoesNotFit)?;

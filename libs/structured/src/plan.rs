@@ -109,7 +109,7 @@ fn result(
             .is_some()
             .then(|| share_id(unit.claims[claim_at].uid, claim_at, nth)),
         consumed_capacity,
-        skip_node_operations: pool.slice(local).skip_node_operations.clone(),
+        skip_node_operations: pool.skip_node_operations(local).to_vec(),
     }
 }
 

@@ -9,14 +9,15 @@ use resource_api::device::Device;
 use resource_api::ids::{DeviceName, PoolId};
 use resource_api::node::{self, NodeView as NodeFactsView};
 use resource_api::slice::ResourceSlice;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::bits::Bits;
 use crate::counters::CounterBoard;
 use crate::features::Features;
 use crate::holdings::DeviceUse;
-use crate::packed::{PackedDevice, PackedSlice};
+use crate::layout::LayoutTable;
+use crate::packed::{PackedSlice, SliceLayout};
 use crate::pool_view::{Health, PoolView};
 
 /// Which nodes see a slice; the first field that is set decides.
@@ -94,11 +95,10 @@ impl SliceEntry {
                 let error = node::matches(spec.node_selector.as_ref()?, nowhere).err()?;
                 Some(format!("node selector of resource slice {}: {error}", self.name()))
             }
-            Audience::PerDevice => self.slice.all_devices().iter().find_map(|device| {
-                let error = device_matches(&device.kind().device, nowhere).err()?;
+            Audience::PerDevice => self.slice.kinds().find_map(|(name, kind)| {
+                let error = device_matches(&kind.device, nowhere).err()?;
                 Some(format!(
-                    "node selector of device {} in resource slice {}: {error}",
-                    device.name,
+                    "node selector of device {name} in resource slice {}: {error}",
                     self.name()
                 ))
             }),
@@ -116,10 +116,10 @@ impl SliceEntry {
                 node::matches(selector, node).unwrap_or(false).then_some(None)
             }
             Audience::PerDevice => {
-                let devices = self.slice.all_devices();
+                let devices = self.slice.kinds();
                 let mut matching = Bits::new(devices.len());
-                for (at, device) in devices.iter().enumerate() {
-                    matching.assign(at, device_matches(&device.kind().device, node).unwrap_or(false));
+                for (at, (_, kind)) in devices.enumerate() {
+                    matching.assign(at, device_matches(&kind.device, node).unwrap_or(false));
                 }
                 matching.any().then_some(Some(matching))
             }
@@ -154,6 +154,7 @@ pub(crate) struct Pool {
     pub(crate) nodes: SmallVec<[(usize, u32); 1]>,
     /// Slices that nodes see by other means than being named; kept by the cluster.
     pub(crate) n_wide_slices: usize,
+    n_free: usize,
 }
 
 impl Pool {
@@ -164,6 +165,7 @@ impl Pool {
             uses: FxHashMap::default(),
             nodes: SmallVec::new(),
             n_wide_slices: 0,
+            n_free: 0,
         }
     }
 
@@ -191,14 +193,35 @@ impl Pool {
         self.slices.is_empty() && self.uses.is_empty()
     }
 
-    /// An upper bound on the devices that nobody holds whole.
-    pub(crate) fn n_free_at_most(&self, features: Features) -> u64 {
-        let devices = self.slices.iter().flat_map(|entry| entry.slice.sources());
-        if self.uses.is_empty() {
-            return devices.count() as u64;
+    /// How many devices nobody holds whole, over slices of all generations: no node finds more than that free here.
+    pub(crate) fn n_free(&self) -> usize {
+        self.n_free
+    }
+
+    /// Works [`Pool::n_free`] out again, after slices changed.
+    pub(crate) fn recount(&mut self, features: Features) {
+        let names = self.slices.iter().flat_map(|entry| entry.slice.layout().sources());
+        let is_held = |name: &DeviceName| self.uses.get(name).is_some_and(|used| used.is_held(features));
+        self.n_free = match self.uses.is_empty() {
+            true => names.count(),
+            false => names.filter(|(name, _)| !is_held(name)).count(),
+        };
+    }
+
+    /// Changes what is taken of a device and keeps [`Pool::n_free`] up to date.
+    pub(crate) fn change_use(&mut self, device: &DeviceName, features: Features, change: impl FnOnce(&mut DeviceUse)) {
+        let device_use = self.uses.entry(device.clone()).or_default();
+        let was_held = device_use.is_held(features);
+        change(device_use);
+        let is_held = device_use.is_held(features);
+        if device_use.is_empty() {
+            self.uses.remove(device);
         }
-        let is_held = |device: &&PackedDevice| self.uses.get(&device.name).is_some_and(|used| used.is_held(features));
-        devices.filter(|device| !is_held(device)).count() as u64
+        if was_held != is_held {
+            let layouts = self.slices.iter().map(|entry| entry.slice.layout());
+            let n_published: usize = layouts.map(|layout| layout.n_named(device)).sum();
+            self.n_free = if is_held { self.n_free - n_published } else { self.n_free + n_published };
+        }
     }
 
     /// `None`: the pool does not exist for the node.
@@ -211,7 +234,7 @@ impl Pool {
     /// Puts the view together. `None`: what is seen is obsolete, the pool has vanished for these nodes.
     ///
     /// O(devices).
-    pub(crate) fn view(&self, seen: &Seen, features: Features) -> Option<PoolView> {
+    pub(crate) fn view(&self, seen: &Seen, features: Features, layouts: &mut LayoutTable) -> Option<PoolView> {
         let newest = seen.slices.iter().map(|(at, _)| self.slices[*at].generation()).max()?;
         let kept: Vec<_> = seen
             .slices
@@ -242,15 +265,15 @@ impl Pool {
             .iter()
             .map(|(at, matching)| (&self.slices[*at].slice, matching))
             .collect();
-        let mut view = PoolView::new(self.id.clone(), &here);
+        let of_slices: SmallVec<[&Arc<SliceLayout>; 2]> = here.iter().map(|(slice, _)| slice.layout()).collect();
+        let layout = layouts.of(&of_slices, &elsewhere, features.partitionable_devices);
+        let mut view = PoolView::new(self.id.clone(), &here, Arc::clone(&layout));
         if !complete {
             view.health = Health::Incomplete;
-        } else if let Some(problem) = duplicate_name(&view) {
-            view.health = Health::Invalid(problem);
-        } else if features.partitionable_devices {
-            match board(&here, &elsewhere) {
-                Ok(board) => view.board = (!board.is_idle()).then_some(board),
-                Err(problem) => view.health = Health::Invalid(problem),
+        } else {
+            match layout.has_unique_names.as_ref().and(layout.counters.as_ref()) {
+                Ok(plan) => view.board = plan.clone().map(CounterBoard::new),
+                Err(problem) => view.health = Health::Invalid(problem.clone()),
             }
         }
         view.use_all(&self.uses, features);
@@ -260,19 +283,4 @@ impl Pool {
 
 fn counts_to(n_slices: usize, declared: i64) -> bool {
     i64::try_from(n_slices).is_ok_and(|n| n == declared)
-}
-
-fn duplicate_name(view: &PoolView) -> Option<String> {
-    let mut names = FxHashSet::default();
-    let twice = view.devices().find(|device| !names.insert(&device.name))?;
-    Some(format!("device {} is published twice", twice.name))
-}
-
-fn board(here: &[(&Arc<PackedSlice>, &Option<Bits>)], elsewhere: &[&PackedSlice]) -> Result<CounterBoard, String> {
-    let all = here.iter().map(|(slice, _)| &***slice).chain(elsewhere.iter().copied());
-    CounterBoard::build(
-        all.flat_map(|slice| slice.spec.shared_counters()),
-        here.iter().flat_map(|(slice, _)| slice.sources()),
-        elsewhere.iter().flat_map(|slice| slice.sources()),
-    )
 }

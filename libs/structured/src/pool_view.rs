@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use resource_api::ids::{DeviceId, DeviceName, PoolId};
-use resource_api::slice::ResourceSliceSpec;
+use resource_api::slice::{ResourceSliceSpec, SkipNodeOperation};
 use resource_api::taint::{DeviceTaintRule, DeviceToleration};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -18,15 +18,13 @@ use crate::capacity::CapacityFacts;
 use crate::counters::CounterBoard;
 use crate::features::Features;
 use crate::holdings::DeviceUse;
+use crate::layout::PoolLayout;
 use crate::packed::{PackedDevice, PackedSlice};
 use crate::selectors::{Filter, Verdict};
 use crate::taints;
 
 /// Filters whose answers a pool remembers; beyond that it starts over.
 const FILTERS_REMEMBERED_MAX: usize = 64;
-
-/// Above this many devices a pool keeps a map from names to positions.
-const NAMES_SCANNED_MAX: usize = 16;
 
 /// Whether devices can be taken from a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,23 +41,14 @@ pub(crate) enum Health {
 pub(crate) struct PoolView {
     pub(crate) id: PoolId,
     pub(crate) health: Health,
-    /// Some device has binding conditions: such pools come last.
-    pub(crate) has_binding_conditions: bool,
-    slices: SmallVec<[Arc<PackedSlice>; 1]>,
-    /// The position of each slice's first device.
-    starts: SmallVec<[u32; 2]>,
-    len: usize,
-    positions: FxHashMap<DeviceName, u32>,
-    shareable: Bits,
-    consumes: Bits,
-    skips_operations: Bits,
-    /// Has a blocking taint, its own or one that a rule puts on it.
-    tainted: Bits,
+    slices: SmallVec<[Arc<PackedSlice>; 2]>,
+    layout: Arc<PoolLayout>,
+    /// Has a blocking taint, its own or one that a rule puts on it; `None`: as the layout says.
+    tainted: Option<Bits>,
     /// Rules that put taints on devices of the pool, in their order.
     taint_rules: Vec<Arc<DeviceTaintRule>>,
-    with_binding_conditions: Bits,
-    /// Not given to other nodes by per-device selection.
-    for_node: Bits,
+    /// Not given to other nodes by per-device selection; `None`: all are.
+    for_node: Option<Bits>,
     pub(crate) board: Option<CounterBoard>,
     held: Bits,
     shared: Bits,
@@ -84,88 +73,58 @@ struct WordAnswer {
 }
 
 impl PoolView {
-    pub(crate) fn new(id: PoolId, slices: &[(&Arc<PackedSlice>, &Option<Bits>)]) -> Self {
-        let len = slices.iter().map(|(slice, _)| slice.sources().len()).sum();
-        let empty = || Bits::new(len);
-        let mut view = Self {
+    /// The slices are those of the layout, with what per-device selection gives to the nodes.
+    pub(crate) fn new(id: PoolId, slices: &[(&Arc<PackedSlice>, &Option<Bits>)], layout: Arc<PoolLayout>) -> Self {
+        let for_node = slices.iter().any(|(_, matching)| matching.is_some()).then(|| {
+            let mut for_node = Bits::new(layout.len);
+            let matching = slices.iter().flat_map(|(slice, matching)| {
+                (0..slice.layout().n_sources()).map(|index| matching.as_ref().is_none_or(|matching| matching.get(index)))
+            });
+            matching.enumerate().for_each(|(at, matches)| for_node.assign(at, matches));
+            for_node
+        });
+        Self {
             id,
             health: Health::Usable,
-            has_binding_conditions: false,
             slices: slices.iter().map(|(slice, _)| Arc::clone(slice)).collect(),
-            starts: SmallVec::new(),
-            len,
-            positions: FxHashMap::default(),
-            shareable: empty(),
-            consumes: empty(),
-            skips_operations: empty(),
-            tainted: empty(),
+            tainted: None,
             taint_rules: Vec::new(),
-            with_binding_conditions: empty(),
-            for_node: empty(),
+            for_node,
             board: None,
-            held: empty(),
-            shared: empty(),
+            held: Bits::new(layout.len),
+            shared: Bits::new(layout.len),
             consumed: FxHashMap::default(),
             answers: RefCell::default(),
-        };
-        let mut at = 0;
-        for (slice, matching) in slices {
-            view.starts.push(u32::try_from(at).unwrap_or(u32::MAX));
-            let skips_operations = !slice.spec.skip_node_operations.is_empty();
-            for (index, device) in slice.sources().iter().enumerate() {
-                let for_node = matching.as_ref().is_none_or(|matching| matching.get(index));
-                view.push(at, device, for_node, skips_operations);
-                at += 1;
-            }
-        }
-        view.has_binding_conditions = view.with_binding_conditions.any();
-        view
-    }
-
-    fn push(&mut self, at: usize, device: &PackedDevice, for_node: bool, skips_operations: bool) {
-        let kind = &device.kind().device;
-        self.shareable.assign(at, kind.is_shareable());
-        self.consumes.assign(at, !kind.consumes_counters.is_empty());
-        self.skips_operations.assign(at, skips_operations);
-        self.tainted.assign(at, kind.taints.iter().any(taints::is_blocking));
-        self.with_binding_conditions.assign(at, !kind.binding_conditions.is_empty());
-        self.for_node.assign(at, for_node);
-        if self.len > NAMES_SCANNED_MAX {
-            self.positions
-                .insert(device.name.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+            layout,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.layout.len
     }
 
     pub(crate) fn is_usable(&self) -> bool {
         self.health == Health::Usable
     }
 
-    /// The slice of a device, and the device's index in it.
-    fn place(&self, at: usize) -> (&PackedSlice, usize) {
-        let slice = match self.slices.len() {
-            1 => 0,
-            // Slices without devices start where the next one does; the last of equal starts has the device.
-            _ => self.starts.partition_point(|start| *start as usize <= at) - 1,
-        };
-        (&self.slices[slice], at - self.starts[slice] as usize)
+    /// Some device has binding conditions: such pools come last.
+    pub(crate) fn has_some_binding_conditions(&self) -> bool {
+        self.layout.with_binding_conditions.any()
     }
 
-    /// The spec of the device's slice, without its devices.
+    /// The spec of the device's slice, without what the slice lists.
     pub(crate) fn slice(&self, at: usize) -> &ResourceSliceSpec {
-        &self.place(at).0.spec
+        &self.slices[self.layout.place(at).0].spec
     }
 
-    pub(crate) fn device(&self, at: usize) -> &PackedDevice {
-        let (slice, index) = self.place(at);
-        &slice.sources()[index]
+    /// What the driver does not need for the device.
+    pub(crate) fn skip_node_operations(&self, at: usize) -> &[SkipNodeOperation] {
+        self.layout.slice(self.layout.place(at).0).skip_node_operations()
     }
 
-    pub(crate) fn devices(&self) -> impl Iterator<Item = &PackedDevice> {
-        self.slices.iter().flat_map(|slice| slice.sources())
+    pub(crate) fn device(&self, at: usize) -> PackedDevice<'_> {
+        let (slice, index) = self.layout.place(at);
+        self.slices[slice].device(index)
     }
 
     pub(crate) fn device_id(&self, at: usize) -> DeviceId {
@@ -178,37 +137,34 @@ impl PoolView {
 
     /// The position of a device by its name.
     pub(crate) fn position(&self, device: &str) -> Option<usize> {
-        if self.positions.is_empty() {
-            return self.devices().position(|other| other.name == *device);
-        }
-        self.positions.get(device).map(|at| *at as usize)
+        self.layout.position(device)
     }
 
     pub(crate) fn is_shareable(&self, at: usize) -> bool {
-        self.shareable.get(at)
+        self.layout.shareable.get(at)
     }
 
     pub(crate) fn consumes_counters(&self, at: usize) -> bool {
-        self.consumes.get(at)
+        self.layout.consumes.get(at)
     }
 
     pub(crate) fn skips_node_operations(&self, at: usize) -> bool {
-        self.skips_operations.get(at)
+        self.layout.skips_operations.get(at)
     }
 
     pub(crate) fn has_binding_conditions(&self, at: usize) -> bool {
-        self.with_binding_conditions.get(at)
+        self.layout.with_binding_conditions.get(at)
     }
 
     pub(crate) fn is_tainted_for(&self, at: usize, tolerations: &[DeviceToleration]) -> bool {
-        if !self.tainted.get(at) {
+        if !self.tainted.as_ref().unwrap_or(&self.layout.tainted).get(at) {
             return false;
         }
         let device = self.device(at);
         let by_rules = self
             .taint_rules
             .iter()
-            .filter(|rule| taints::concerns_device(rule, &device.name));
+            .filter(|rule| taints::concerns_device(rule, device.name));
         let taints = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
         taints::first_untolerated(taints, tolerations).is_some()
     }
@@ -218,11 +174,13 @@ impl PoolView {
         if !taints::is_blocking(&rule.spec.taint) {
             return;
         }
+        let mut tainted = self.tainted.take().unwrap_or_else(|| self.layout.tainted.clone());
         for at in 0..self.len() {
-            if taints::concerns_device(rule, &self.device(at).name) {
-                self.tainted.set(at);
+            if taints::concerns_device(rule, self.device(at).name) {
+                tainted.set(at);
             }
         }
+        self.tainted = Some(tainted);
         self.taint_rules.push(Arc::clone(rule));
     }
 
@@ -271,7 +229,7 @@ impl PoolView {
             is_known: true,
             ..WordAnswer::default()
         };
-        let devices = (word * 64..self.len.min(word * 64 + 64)).map(|at| self.device(at));
+        let devices = (word * 64..self.len().min(word * 64 + 64)).map(|at| self.device(at));
         filter.judge_all(&self.id.driver, devices, |bit, verdict| match verdict {
             Verdict::Selected => answer.matching |= 1 << bit,
             Verdict::Failed { .. } => answer.failing |= 1 << bit,
@@ -297,31 +255,32 @@ impl PoolView {
     }
 
     pub(crate) fn shareable_word(&self, word: usize) -> u64 {
-        self.shareable.words()[word]
+        self.layout.shareable.words()[word]
     }
 
     /// As [`PoolView::answer`], reduced to what the node may have: gates and per-device selection applied.
     pub(crate) fn selectable(&self, filter: &Filter, word: usize, features: Features) -> (u64, u64) {
         let (mut matching, mut failing) = self.answer(filter, word);
         if !features.binding_conditions {
-            let without = !self.with_binding_conditions.words()[word];
+            let without = !self.layout.with_binding_conditions.words()[word];
             (matching, failing) = (matching & without, failing & without);
         }
-        (matching & self.for_node.words()[word], failing)
+        let for_node = self.for_node.as_ref().map_or(u64::MAX, |for_node| for_node.words()[word]);
+        (matching & for_node, failing)
     }
 
     /// Takes over everything that is taken of the pool.
     pub(crate) fn use_all(&mut self, uses: &FxHashMap<DeviceName, DeviceUse>, features: Features) {
-        if uses.len() < self.len {
+        if uses.len() < self.len() {
             // Everything is free at first: only what is taken needs a look.
             let held: Vec<_> = uses.keys().filter_map(|name| self.position(name)).collect();
             for at in held {
-                let device_use = uses.get(&self.device(at).name);
+                let device_use = uses.get(self.device(at).name);
                 self.set_use(at, device_use, features);
             }
         } else {
-            for at in 0..self.len {
-                let device_use = uses.get(&self.device(at).name);
+            for at in 0..self.len() {
+                let device_use = uses.get(self.device(at).name);
                 self.set_use(at, device_use, features);
             }
         }

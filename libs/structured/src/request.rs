@@ -120,7 +120,7 @@ impl CompiledUnit {
     }
 
     /// The most devices that one request must have, whatever its alternative; 0 if some may be in use already.
-    pub(crate) fn least_devices(&self) -> u64 {
+    pub(crate) fn least_devices(&self) -> u32 {
         if self.has_admin_access {
             return 0;
         }
@@ -130,7 +130,7 @@ impl CompiledUnit {
         };
         let requests = self.claims.iter().flat_map(|claim| &claim.requests);
         let least = requests.map(|request| self.choices[request.choices.clone()].iter().map(need).min().unwrap_or(0));
-        least.max().unwrap_or(0)
+        u32::try_from(least.max().unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn constraints_of(&self, claim: usize) -> impl Iterator<Item = (usize, &Constraint)> {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::amount::Amount;
 use crate::bits::{Bits, low_mask, members_of};
+use crate::bounds::CounterBounds;
 use crate::capacity::{Consumption, ConsumptionCache};
 use crate::constraint::ValueSet;
 use crate::counters::Reserved;
@@ -69,6 +70,8 @@ pub(crate) struct Search<'a> {
     pub(crate) values: Values<'a>,
     consumptions: ConsumptionCache,
     pub(crate) symmetry: Symmetry,
+    /// Per choice; worked out when the search has met its first dead end.
+    counter_bounds: Option<Vec<CounterBounds>>,
     dead_ends: u32,
     pub(crate) steps: u64,
 }
@@ -96,6 +99,7 @@ impl<'a> Search<'a> {
             values: Values::default(),
             consumptions: ConsumptionCache::default(),
             symmetry: Symmetry::default(),
+            counter_bounds: None,
             dead_ends: 0,
             steps: 0,
         }
@@ -163,6 +167,11 @@ impl<'a> Search<'a> {
         let room = RESULTS_PER_CLAIM_MAX - self.results_of_claim[at.claim].min(RESULTS_PER_CLAIM_MAX);
         if need - at.taken > room as u64 {
             return Ok(Answer::Over);
+        }
+        if let Some(bounds) = &self.counter_bounds
+            && self.overdraws(&bounds[at.choice], need - at.taken)
+        {
+            return Ok(Answer::No);
         }
         let key = self.symmetry.keeps_keys().then(|| self.state_key(&at));
         if key.as_ref().is_some_and(|key| self.symmetry.is_dead_end(key)) {
@@ -434,6 +443,9 @@ impl<'a> Search<'a> {
 
     fn on_dead_end(&mut self, key: Option<StateKey>) {
         self.dead_ends += 1;
+        if self.dead_ends == 1 && self.node.pools().iter().any(|pool| pool.board.is_some()) {
+            self.counter_bounds = Some(self.counter_bounds());
+        }
         match key {
             Some(key) => self.symmetry.remember(key),
             None if self.dead_ends == DEAD_ENDS_BEFORE_SYMMETRY => self.symmetry = Symmetry::of(self),

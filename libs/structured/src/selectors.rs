@@ -102,7 +102,7 @@ impl Filter {
     }
 
     /// Asks the selectors in order and stops at the first that does not say yes.
-    pub(crate) fn judge(&self, driver: &str, device: &PackedDevice) -> Verdict {
+    pub(crate) fn judge(&self, driver: &str, device: PackedDevice<'_>) -> Verdict {
         self.judge_one(driver, device, &mut self.memo())
     }
 
@@ -110,7 +110,7 @@ impl Filter {
     pub(crate) fn judge_all<'a>(
         &self,
         driver: &str,
-        devices: impl Iterator<Item = &'a PackedDevice>,
+        devices: impl Iterator<Item = PackedDevice<'a>>,
         mut tell: impl FnMut(usize, Verdict),
     ) {
         let mut memo = self.memo();
@@ -123,7 +123,7 @@ impl Filter {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge_one(&self, driver: &str, device: &PackedDevice, memo: &mut Memo) -> Verdict {
+    fn judge_one(&self, driver: &str, device: PackedDevice<'_>, memo: &mut Memo) -> Verdict {
         if self.expressions.is_empty() {
             return Verdict::Selected;
         }
@@ -168,7 +168,7 @@ impl Filter {
     }
 
     /// What to tell about a device for which [`Filter::judge`] said that a selector fails.
-    pub(crate) fn fault(&self, unit: &CompiledUnit, choice: &Choice, driver: &str, device: &PackedDevice, id: &DeviceId) -> Fault {
+    pub(crate) fn fault(&self, unit: &CompiledUnit, choice: &Choice, driver: &str, device: PackedDevice<'_>, id: &DeviceId) -> Fault {
         let selector = match self.judge(driver, device) {
             Verdict::Failed { selector } => selector,
             Verdict::Selected | Verdict::Refused { .. } => 0,
@@ -312,7 +312,7 @@ impl ShapeReads {
 
     /// Writes bytes that are equal only for devices that agree on what is read. The driver's name always counts: names of
     /// attributes mean something only together with it.
-    fn shape(&self, driver: &str, device: &PackedDevice, places: &mut FxHashMap<u64, Places>, shape: &mut Vec<u8>) {
+    fn shape(&self, driver: &str, device: PackedDevice<'_>, places: &mut FxHashMap<u64, Places>, shape: &mut Vec<u8>) {
         let kind = device.kind();
         shape_text(shape, driver);
         match self {
@@ -358,7 +358,7 @@ impl ShapeReads {
     }
 
     /// The device with all that the expressions can read.
-    fn restore(&self, driver: &str, device: &PackedDevice) -> Device {
+    fn restore(&self, driver: &str, device: PackedDevice<'_>) -> Device {
         let Self::Facts { attributes, capacity, .. } = self else {
             return device.restore();
         };

@@ -61,7 +61,7 @@ impl<'a> Values<'a> {
 }
 
 /// The published attribute with this full name.
-fn published<'a>(device: &'a PackedDevice, driver: &str, attribute: &str) -> Option<PackedValue<'a>> {
+fn published<'a>(device: PackedDevice<'a>, driver: &str, attribute: &str) -> Option<PackedValue<'a>> {
     if let Some(found) = device.attribute(attribute) {
         return Some(found);
     }

@@ -18,13 +18,13 @@ pub fn wake_matches(cluster: &Cluster, unit: &CompiledUnit, device: &DeviceId) -
         return false;
     };
     let slices = pool.slices().iter().flat_map(|entry| entry.slice.sources());
-    let mut published = slices.filter(|published| published.name == device.device);
+    let mut published = slices.filter(|published| *published.name == device.device);
     published.any(|published| unit.choices.iter().any(|choice| serves(cluster, choice, device, published)))
 }
 
-fn serves(cluster: &Cluster, choice: &Choice, id: &DeviceId, device: &PackedDevice) -> bool {
+fn serves(cluster: &Cluster, choice: &Choice, id: &DeviceId, device: PackedDevice<'_>) -> bool {
     let rules = cluster.taint_rules_of(&id.pool_id()).collect::<Vec<_>>();
-    let by_rules = rules.iter().filter(|rule| taints::concerns_device(rule, &device.name));
+    let by_rules = rules.iter().filter(|rule| taints::concerns_device(rule, device.name));
     let on_device = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
     let tolerated = !cluster.features().device_taints || taints::first_untolerated(on_device, &choice.tolerations).is_none();
     tolerated && !matches!(choice.filter.judge(&id.driver, device), Verdict::Refused { .. })
