@@ -15,7 +15,7 @@ pub struct AgentRow {
     pub epoch: String,
 }
 
-/// A claim that holds devices.
+/// A claim that has devices, shares of them, or is present without occupying any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldClaim {
     pub claim_uid: Uuid,
@@ -81,11 +81,11 @@ impl Store {
             .collect()
     }
 
-    /// All claims that hold devices, each with its allocation's sequence.
+    /// All claims that have an allocation or drain, each with its allocation's sequence.
     pub async fn held_claims(&self) -> Result<Vec<HeldClaim>, StoreError> {
         let rows = sqlx::query(
             "SELECT h.claim_uid, min(h.seq) AS seq, bool_or(h.draining) AS draining, o.body
-             FROM holdings h LEFT JOIN objects o ON o.uid = h.claim_uid GROUP BY h.claim_uid, o.body",
+             FROM claim_uses h LEFT JOIN objects o ON o.uid = h.claim_uid GROUP BY h.claim_uid, o.body",
         )
         .fetch_all(&self.pool)
         .await?;
@@ -104,7 +104,7 @@ impl Store {
     /// Of these claims, the allocation's sequence and whether it drains.
     pub async fn allocation_sequences(&self, claims: &[Uuid]) -> Result<Vec<(Uuid, u64, bool)>, StoreError> {
         let rows = sqlx::query(
-            "SELECT claim_uid, min(seq) AS seq, bool_or(draining) AS draining FROM holdings WHERE claim_uid = ANY ($1) GROUP BY claim_uid",
+            "SELECT claim_uid, min(seq) AS seq, bool_or(draining) AS draining FROM claim_uses WHERE claim_uid = ANY ($1) GROUP BY claim_uid",
         )
         .bind(claims)
         .fetch_all(&self.pool)
@@ -174,7 +174,7 @@ impl Store {
     /// Draining claims whose agent has let go of that allocation, at most `limit`: (claim, allocation sequence).
     pub async fn finished_drains(&self, limit: u32) -> Result<Vec<(Uuid, u64)>, StoreError> {
         let rows = sqlx::query(
-            "SELECT DISTINCT h.claim_uid, h.seq FROM holdings h
+            "SELECT DISTINCT h.claim_uid, h.seq FROM claim_uses h
              JOIN prepared p ON p.claim_uid = h.claim_uid AND p.allocation_seq = h.seq AND p.state = 2
              WHERE h.draining LIMIT $1",
         )

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use resource_api::quantity::Quantity;
 use serde::Deserialize;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::Store;
 use crate::event_log::{Operation, to_i64, to_u64};
-use crate::mutation::{Kind, Mutation, Op, Outcome, ReleaseMode, Write};
+use crate::mutation::{Kind, Mutation, Op, Outcome, ReleaseMode, TakeShare, Write};
 
 /// A commit that happened in this process, for announcing.
 #[derive(Clone, Debug)]
@@ -88,6 +89,9 @@ struct Columns<'a> {
     h_pool: Vec<&'a str>,
     h_device: Vec<&'a str>,
     h_claim: Vec<Uuid>,
+    h_mode: Vec<i32>,
+    h_share: Vec<Option<&'a str>>,
+    h_counted: Vec<bool>,
     r_m: Vec<i32>,
     r_claim: Vec<Uuid>,
     r_mode: Vec<i32>,
@@ -99,7 +103,47 @@ struct Columns<'a> {
     s_digest: Vec<&'a [u8]>,
     s_answer: Vec<&'a str>,
     s_unit: Vec<Uuid>,
+    k: Consumption<'a>,
+    d: Draws<'a>,
+    p_m: Vec<i32>,
+    p_driver: Vec<&'a str>,
+    p_pool: Vec<&'a str>,
+    p_counted: Vec<bool>,
+    n: Draws<'a>,
+    g_m: Vec<i32>,
+    g_position: Vec<i64>,
 }
+
+/// Rows of `k`.
+#[derive(Default)]
+struct Consumption<'a> {
+    m: Vec<i32>,
+    driver: Vec<&'a str>,
+    pool: Vec<&'a str>,
+    device: Vec<&'a str>,
+    share: Vec<&'a str>,
+    capacity: Vec<&'a str>,
+    amount: Vec<String>,
+    top: Vec<Option<String>>,
+}
+
+/// Rows of `d` and `n`; `n` has no top.
+#[derive(Default)]
+struct Draws<'a> {
+    m: Vec<i32>,
+    driver: Vec<&'a str>,
+    pool: Vec<&'a str>,
+    device: Vec<&'a str>,
+    counter_set: Vec<&'a str>,
+    counter: Vec<&'a str>,
+    amount: Vec<String>,
+    top: Vec<String>,
+}
+
+/// `h_mode`.
+const WHOLE: i32 = 0;
+const SHARE: i32 = 1;
+const PRESENCE: i32 = 2;
 
 /// Batches hold at most some hundreds of mutations, so positions fit.
 fn position(index: usize) -> i32 {
@@ -140,13 +184,48 @@ impl<'a> Columns<'a> {
             self.u_node.push(put.node.as_deref());
             self.u_slices.push(i32::try_from(put.slices).unwrap_or(i32::MAX));
         }
+        let is_counted = |device: (&str, &str, &str)| {
+            mutation
+                .draws
+                .iter()
+                .any(|draw| (draw.driver.as_ref(), draw.pool.as_ref(), draw.device.as_ref()) == device)
+        };
         for take in &mutation.takes {
-            self.h_m.push(m);
-            self.h_w.push(position(writes_before + take.write));
-            self.h_driver.push(&take.driver);
-            self.h_pool.push(&take.pool);
-            self.h_device.push(&take.device);
-            self.h_claim.push(take.claim);
+            let device = (take.driver.as_ref(), take.pool.as_ref(), take.device.as_ref());
+            self.push_use(m, position(writes_before + take.write), device, take.claim, (WHOLE, None));
+            self.h_counted.push(is_counted(device));
+        }
+        for share in &mutation.shares {
+            let device = (share.driver.as_ref(), share.pool.as_ref(), share.device.as_ref());
+            let mode = (SHARE, Some(share.share_id.as_ref()));
+            self.push_use(m, position(writes_before + share.write), device, share.claim, mode);
+            self.h_counted.push(is_counted(device));
+            self.push_consumption(m, share);
+        }
+        for presence in &mutation.presences {
+            let device = (presence.driver.as_ref(), presence.pool.as_ref(), presence.device.as_ref());
+            let mode = (PRESENCE, Some(presence.share_id.as_ref()));
+            self.push_use(m, position(writes_before + presence.write), device, presence.claim, mode);
+            self.h_counted.push(false);
+        }
+        for draw in &mutation.draws {
+            let device = (draw.driver.as_ref(), draw.pool.as_ref(), draw.device.as_ref());
+            self.d.push(m, device, (&draw.counter_set, &draw.counter), &draw.amount);
+            self.d.top.push(decimal(&draw.top));
+        }
+        for pool in &mutation.pool_draws {
+            self.p_m.push(m);
+            self.p_driver.push(&pool.driver);
+            self.p_pool.push(&pool.pool);
+            self.p_counted.push(pool.counted);
+            for draw in &pool.draws {
+                let device = (pool.driver.as_ref(), pool.pool.as_ref(), draw.device.as_ref());
+                self.n.push(m, device, (&draw.counter_set, &draw.counter), &draw.amount);
+            }
+        }
+        if let Some(gates) = mutation.gates {
+            self.g_m.push(m);
+            self.g_position.push(to_i64(gates));
         }
         for release in &mutation.releases {
             self.r_m.push(m);
@@ -167,6 +246,30 @@ impl<'a> Columns<'a> {
             self.s_digest.push(&submission.digest);
             self.s_answer.push(&submission.answer);
             self.s_unit.push(submission.unit);
+        }
+    }
+
+    fn push_use(&mut self, m: i32, w: i32, device: (&'a str, &'a str, &'a str), claim: Uuid, mode: (i32, Option<&'a str>)) {
+        self.h_m.push(m);
+        self.h_w.push(w);
+        self.h_driver.push(device.0);
+        self.h_pool.push(device.1);
+        self.h_device.push(device.2);
+        self.h_claim.push(claim);
+        self.h_mode.push(mode.0);
+        self.h_share.push(mode.1);
+    }
+
+    fn push_consumption(&mut self, m: i32, share: &'a TakeShare) {
+        for consumed in &share.consumed {
+            self.k.m.push(m);
+            self.k.driver.push(&share.driver);
+            self.k.pool.push(&share.pool);
+            self.k.device.push(&share.device);
+            self.k.share.push(&share.share_id);
+            self.k.capacity.push(&consumed.capacity);
+            self.k.amount.push(decimal(&consumed.amount));
+            self.k.top.push(consumed.top.as_ref().map(decimal));
         }
     }
 
@@ -193,6 +296,43 @@ impl<'a> Columns<'a> {
     }
 }
 
+impl<'a> Draws<'a> {
+    fn push(&mut self, m: i32, device: (&'a str, &'a str, &'a str), counter: (&'a str, &'a str), amount: &Quantity) {
+        self.m.push(m);
+        self.driver.push(device.0);
+        self.pool.push(device.1);
+        self.device.push(device.2);
+        self.counter_set.push(counter.0);
+        self.counter.push(counter.1);
+        self.amount.push(decimal(amount));
+    }
+}
+
+/// The quantity as the database reads exact numbers.
+fn decimal(quantity: &Quantity) -> String {
+    if let Some(nanos) = quantity.nanos() {
+        return format!("{nanos}e-9");
+    }
+    // Too large for nano-units in 128 bits: digits with a decimal suffix, or an exponent already.
+    let text = quantity.to_string();
+    let exponent = |suffix| match suffix {
+        'n' => Some(-9),
+        'u' => Some(-6),
+        'm' => Some(-3),
+        'k' => Some(3),
+        'M' => Some(6),
+        'G' => Some(9),
+        'T' => Some(12),
+        'P' => Some(15),
+        'E' => Some(18),
+        _ => None,
+    };
+    match text.chars().last().and_then(exponent) {
+        Some(exponent) => format!("{}e{exponent}", &text[..text.len() - 1]),
+        None => text,
+    }
+}
+
 impl Store {
     /// Commits `mutations` in one statement under `batch`. A second call with the same batch id never commits again: it finds the first.
     ///
@@ -216,9 +356,11 @@ async fn call(
 ) -> Result<Vec<sqlx::postgres::PgRow>, sqlx::Error> {
     let c = Columns::of(mutations);
     sqlx::query(
-        "SELECT m, code, seq, detail FROM dray_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-         $43, $44, $45, $46, $47, $48)",
+        "SELECT m, code, seq, detail FROM dray_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+         $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
+         $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54, $55, $56, $57, $58::text[]::numeric[],
+         $59::text[]::numeric[], $60, $61, $62, $63, $64, $65, $66::text[]::numeric[], $67::text[]::numeric[], $68, $69, $70,
+         $71, $72, $73, $74, $75, $76, $77, $78::text[]::numeric[], $79, $80)",
     )
     .bind(batch)
     .bind(writer)
@@ -257,6 +399,9 @@ async fn call(
     .bind(c.h_pool)
     .bind(c.h_device)
     .bind(c.h_claim)
+    .bind(c.h_mode)
+    .bind(c.h_share)
+    .bind(c.h_counted)
     .bind(c.r_m)
     .bind(c.r_claim)
     .bind(c.r_mode)
@@ -268,6 +413,35 @@ async fn call(
     .bind(c.s_digest)
     .bind(c.s_answer)
     .bind(c.s_unit)
+    .bind(c.k.m)
+    .bind(c.k.driver)
+    .bind(c.k.pool)
+    .bind(c.k.device)
+    .bind(c.k.share)
+    .bind(c.k.capacity)
+    .bind(c.k.amount)
+    .bind(c.k.top)
+    .bind(c.d.m)
+    .bind(c.d.driver)
+    .bind(c.d.pool)
+    .bind(c.d.device)
+    .bind(c.d.counter_set)
+    .bind(c.d.counter)
+    .bind(c.d.amount)
+    .bind(c.d.top)
+    .bind(c.p_m)
+    .bind(c.p_driver)
+    .bind(c.p_pool)
+    .bind(c.p_counted)
+    .bind(c.n.m)
+    .bind(c.n.driver)
+    .bind(c.n.pool)
+    .bind(c.n.device)
+    .bind(c.n.counter_set)
+    .bind(c.n.counter)
+    .bind(c.n.amount)
+    .bind(c.g_m)
+    .bind(c.g_position)
     .fetch_all(pool)
     .await
 }
@@ -327,8 +501,33 @@ fn loss(row: &sqlx::postgres::PgRow) -> Result<Outcome, sqlx::Error> {
         },
         8 => Outcome::IdReused,
         9 => Outcome::AgentPresent { node: detail },
+        10 => {
+            let [device, share_id] = parts(&detail)?;
+            Outcome::ShareTaken { device, share_id }
+        }
+        11 => {
+            let [device, capacity] = parts(&detail)?;
+            Outcome::CapacityExceeded { device, capacity }
+        }
+        12 => {
+            let [pool, counter_set, counter] = parts(&detail)?;
+            Outcome::CounterOverdrawn {
+                pool,
+                counter_set,
+                counter,
+            }
+        }
+        13 => Outcome::GatesChanged { position: sequence },
         other => return Err(sqlx::Error::Protocol(format!("dray_commit gave code {other}"))),
     })
+}
+
+/// A detail of several names.
+fn parts<const N: usize>(detail: &str) -> Result<[String; N], sqlx::Error> {
+    let parts: Vec<String> = serde_json::from_str(detail).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+    parts
+        .try_into()
+        .map_err(|_| sqlx::Error::Protocol(format!("dray_commit gave the detail {detail}")))
 }
 
 fn by_kind(mutations: &[Mutation], outcomes: &[Outcome], prev: &BTreeMap<String, i64>) -> Vec<KindBatch> {
@@ -361,3 +560,6 @@ fn by_kind(mutations: &[Mutation], outcomes: &[Outcome], prev: &BTreeMap<String,
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,11 +10,13 @@ mod commit;
 mod connect;
 mod error;
 mod event_log;
+mod gates;
 mod leases;
 mod mutation;
 mod objects;
 mod pools;
 mod retention;
+mod taking;
 mod writer;
 
 pub use agents::{AgentRow, HeldClaim, PreparedRow};
@@ -23,10 +25,13 @@ pub use commit::{Committed, CommittedEvent, KindBatch};
 pub use connect::{Store, StoreConfig, migrate};
 pub use error::{Remedy, StoreError};
 pub use event_log::{EventRow, Head, Operation};
+pub use gates::{GATES_KIND, GateSetting, GateSwitch, GatesAt};
 pub use leases::{Lease, Member};
 pub use mutation::{
-    Fence, Kind, Mutation, Op, Outcome, PoolCheck, PoolPut, Release, ReleaseMode, Submission, Take, UnitQueue, Write,
+    Consumed, DeviceDraw, Draw, Fence, Kind, Mutation, Op, Outcome, PoolCheck, PoolDraws, PoolPut, Presence, Release,
+    ReleaseMode, Submission, Take, TakeShare, UnitQueue, Write,
 };
 pub use objects::{Cursor, Page, PendingUnit, Stored};
-pub use pools::{HoldingRow, PoolRow};
+pub use pools::{HoldingRow, PoolRow, ShareRow};
+pub use taking::{PublishedPool, TakeError};
 pub use writer::{Writer, WriterConfig};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use resource_api::quantity::Quantity;
 use uuid::Uuid;
 
 /// Plural resource name, e.g. `resourceclaims`.
@@ -91,6 +92,74 @@ pub struct Take {
     pub claim: Uuid,
 }
 
+/// A share of a device for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeShare {
+    /// Index in [`Mutation::writes`] of the claim's update.
+    pub write: usize,
+    pub driver: Arc<str>,
+    pub pool: Arc<str>,
+    pub device: Arc<str>,
+    /// Unique among the shares of the device.
+    pub share_id: Arc<str>,
+    pub claim: Uuid,
+    pub consumed: Vec<Consumed>,
+}
+
+/// What a share takes of one capacity of its device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumed {
+    pub capacity: Arc<str>,
+    pub amount: Quantity,
+    /// What the device has, at the inventory version that the mutation checks; `None`: nobody publishes the device.
+    pub top: Option<Quantity>,
+}
+
+/// A result that occupies nothing but that the node prepares: admin access, or (all names empty) an allocation without devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// Index in [`Mutation::writes`] of the claim's update.
+    pub write: usize,
+    pub driver: Arc<str>,
+    pub pool: Arc<str>,
+    pub device: Arc<str>,
+    /// Empty: not of a share.
+    pub share_id: Arc<str>,
+    pub claim: Uuid,
+}
+
+/// What a device that is taken draws on a counter of its pool, if it was not in use before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draw {
+    pub driver: Arc<str>,
+    pub pool: Arc<str>,
+    pub device: Arc<str>,
+    pub counter_set: Arc<str>,
+    pub counter: Arc<str>,
+    pub amount: Quantity,
+    /// What the pool has, at the inventory version that the mutation checks.
+    pub top: Quantity,
+}
+
+/// What all devices of a pool draw on its counters from now on; goes with a write of a slice of a pool with counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolDraws {
+    pub driver: Arc<str>,
+    pub pool: Arc<str>,
+    /// The pool has counters.
+    pub counted: bool,
+    pub draws: Vec<DeviceDraw>,
+}
+
+/// What a published device draws on one counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceDraw {
+    pub device: Arc<str>,
+    pub counter_set: Arc<str>,
+    pub counter: Arc<str>,
+    pub amount: Quantity,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseMode {
     /// The devices are free with this commit.
@@ -99,7 +168,7 @@ pub enum ReleaseMode {
     Drain,
 }
 
-/// All devices of one claim.
+/// Everything of one claim: devices, shares, presences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     pub claim: Uuid,
@@ -124,17 +193,27 @@ pub struct Mutation {
     pub fences: Vec<Fence>,
     pub pool_checks: Vec<PoolCheck>,
     pub pool_puts: Vec<PoolPut>,
+    pub pool_draws: Vec<PoolDraws>,
     pub takes: Vec<Take>,
+    pub shares: Vec<TakeShare>,
+    pub presences: Vec<Presence>,
+    /// Of the devices in `takes` and `shares`.
+    pub draws: Vec<Draw>,
     pub releases: Vec<Release>,
     /// Nodes on which no agent may be registered.
     pub without_agent: Vec<Arc<str>>,
     pub submission: Option<Submission>,
+    /// Position of the feature gates that it was prepared under (see [`crate::GatesAt`]); `None`: they do not matter.
+    pub gates: Option<u64>,
 }
 
 impl Mutation {
     /// Rough size on the wire, for bounding batches.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.writes.iter().map(|w| w.body.len() + 200).sum::<usize>() + self.takes.len() * 100 + 100
+        let consumed: usize = self.shares.iter().map(|share| share.consumed.len()).sum();
+        let stated: usize = self.pool_draws.iter().map(|pool| pool.draws.len()).sum();
+        let rows = self.takes.len() + self.shares.len() + self.presences.len() + self.draws.len() + consumed + stated;
+        self.writes.iter().map(|w| w.body.len() + 200).sum::<usize>() + rows * 100 + 100
     }
 }
 
@@ -151,8 +230,20 @@ pub enum Outcome {
     Gone { name: String },
     /// A lease was lost.
     Fenced,
-    /// A device is held by someone else.
+    /// A device is held by someone else, or wanted whole while shares of it are out.
     Taken { device: String },
+    /// A share of that id is out already.
+    ShareTaken { device: String, share_id: String },
+    /// The device has too little left of a capacity.
+    CapacityExceeded { device: String, capacity: String },
+    /// The pool has too little left of a counter.
+    CounterOverdrawn {
+        pool: String,
+        counter_set: String,
+        counter: String,
+    },
+    /// The feature gates were switched at `position`: prepare it again.
+    GatesChanged { position: u64 },
     /// A pool's inventory changed.
     PoolChanged { pool: String },
     /// The submission was recorded before; this is its answer.

@@ -58,7 +58,7 @@ impl Store {
                  SELECT p.claim_uid, p.allocation_seq FROM prepared p
                  WHERE p.at < clock_timestamp() - $1 * interval '1 millisecond'
                    AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.uid = p.claim_uid)
-                   AND NOT EXISTS (SELECT 1 FROM holdings h WHERE h.claim_uid = p.claim_uid) LIMIT $2)",
+                   AND NOT EXISTS (SELECT 1 FROM claim_uses h WHERE h.claim_uid = p.claim_uid) LIMIT $2)",
         )
         .bind(keep_ms)
         .bind(i64::from(limit))

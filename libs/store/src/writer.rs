@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::commit::Committed;
 use crate::error::is_passing;
+use crate::gates::GATES_KIND;
 use crate::mutation::{Mutation, Outcome};
 use crate::{Store, StoreError};
 
@@ -217,40 +218,100 @@ impl Lane {
 
 /// Takes jobs from the front that fit one commit and touch no row twice; the others stay, in order.
 fn next_batch(waiting: &mut VecDeque<Job>, config: &WriterConfig) -> Vec<Job> {
-    let mut touched: HashSet<u64> = HashSet::new();
+    let mut touched = Touched::default();
     let mut batch = Vec::with_capacity(waiting.len().min(config.batch_max));
     let mut rest = VecDeque::new();
     let mut size_bytes = 0;
     while let Some(job) = waiting.pop_front() {
         let job_bytes = job.mutation.size_bytes();
-        let keys = row_keys(&job.mutation);
+        let keys = RowKeys::of(&job.mutation);
         let fits = batch.is_empty() || (batch.len() < config.batch_max && size_bytes + job_bytes <= config.batch_bytes_max);
-        if fits && keys.iter().all(|key| !touched.contains(key)) {
+        if fits && touched.leaves(&keys) {
             size_bytes += job_bytes;
-            touched.extend(keys);
             batch.push(job);
         } else {
-            // Later mutations of the same rows must not overtake this one.
-            touched.extend(keys);
             rest.push_back(job);
         }
+        // Of one that stays as well: later mutations of the same rows must not overtake it.
+        touched.add(keys);
     }
     *waiting = rest;
     batch
 }
 
-/// Hashes of the rows that a mutation decides about. A collision only moves a mutation to the next batch.
-fn row_keys(mutation: &Mutation) -> Vec<u64> {
-    fn key(parts: impl Hash) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        parts.hash(&mut hasher);
-        hasher.finish()
+/// Which of these mutations would share the first commit.
+#[cfg(test)]
+pub(crate) fn batch_of(mutations: &[Mutation]) -> Vec<usize> {
+    let mut touched = Touched::default();
+    let mut chosen = Vec::new();
+    for (index, mutation) in mutations.iter().enumerate() {
+        let keys = RowKeys::of(mutation);
+        if touched.leaves(&keys) {
+            chosen.push(index);
+        }
+        touched.add(keys);
     }
-    let writes = mutation.writes.iter().map(|w| key((0, &w.kind, &w.namespace, &w.name)));
-    let takes = mutation.takes.iter().map(|t| key((1, &t.driver, &t.pool, &t.device)));
-    let pools = mutation.pool_puts.iter().map(|p| key((2, &p.driver, &p.pool)));
-    let submission = mutation.submission.iter().map(|s| key((3, &s.namespace, &s.client_id)));
-    writes.chain(takes).chain(pools).chain(submission).collect()
+    chosen
+}
+
+/// Hashes of the rows that a mutation decides about. A collision only moves a mutation to the next batch.
+struct RowKeys {
+    /// For which it must be the only one of its batch.
+    alone: Vec<u64>,
+    /// Which it may meet others on that say the same: shares of one device, checks of one pool.
+    together: Vec<u64>,
+}
+
+impl RowKeys {
+    fn of(mutation: &Mutation) -> Self {
+        fn key(parts: impl Hash) -> u64 {
+            let mut hasher = DefaultHasher::new();
+            parts.hash(&mut hasher);
+            hasher.finish()
+        }
+        const GATES: u64 = 0;
+        let writes = mutation.writes.iter().map(|w| key((0, &w.kind, &w.namespace, &w.name)));
+        let takes = mutation.takes.iter().map(|t| key((1, &t.driver, &t.pool, &t.device)));
+        let puts = mutation.pool_puts.iter().map(|p| key((2, &p.driver, &p.pool)));
+        let submission = mutation.submission.iter().map(|s| key((3, &s.namespace, &s.client_id)));
+        let share_ids = mutation
+            .shares
+            .iter()
+            .map(|s| key((4, &s.driver, &s.pool, &s.device, &s.share_id)));
+        let switch = mutation.writes.iter().filter(|w| w.kind == GATES_KIND).map(|_| GATES);
+        let shares = mutation.shares.iter().map(|s| key((1, &s.driver, &s.pool, &s.device)));
+        let checks = mutation.pool_checks.iter().map(|p| key((2, &p.driver, &p.pool)));
+        let alone: Vec<u64> = writes
+            .chain(takes)
+            .chain(puts)
+            .chain(submission)
+            .chain(share_ids)
+            .chain(switch)
+            .collect();
+        let together = shares.chain(checks).chain(mutation.gates.map(|_| GATES)).collect();
+        Self { alone, together }
+    }
+}
+
+/// The rows of a batch.
+#[derive(Default)]
+struct Touched {
+    alone: HashSet<u64>,
+    together: HashSet<u64>,
+}
+
+impl Touched {
+    fn leaves(&self, keys: &RowKeys) -> bool {
+        keys.alone
+            .iter()
+            .all(|key| !self.alone.contains(key) && !self.together.contains(key))
+            && keys.together.iter().all(|key| !self.alone.contains(key))
+    }
+
+    fn add(&mut self, keys: RowKeys) {
+        self.alone.extend(keys.alone);
+        self.together.extend(keys.together);
+    }
 }
 
 struct Commit {

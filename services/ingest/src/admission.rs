@@ -31,6 +31,11 @@ impl Admitted {
         &self.object
     }
 
+    /// The object, given away.
+    pub(crate) fn into_object(self) -> AnyObject {
+        self.object
+    }
+
     /// Its JSON as stored.
     pub(crate) fn body(&self) -> Arc<str> {
         // Every object type serializes: maps have text keys and numbers are finite.

@@ -13,11 +13,11 @@ use rpc::convert;
 use rpc::dray::v1::PublishPoolRequest;
 use rpc::dray::v1::publish_pool_request::Reach;
 use sha2::{Digest, Sha256};
-use store::{Mutation, Op, PoolRow, Stored, Write};
+use store::{Mutation, Op, PoolRow, PublishedPool, Stored, Write};
 use uuid::Uuid;
 
 use crate::admission::Admission;
-use crate::slices;
+use crate::slices::{self, PoolAfter};
 use crate::violation::{Violation, add};
 
 /// Characters of an object name that tell people which pool it is of.
@@ -147,6 +147,7 @@ pub(crate) fn decide(
     let mut is_same = n_slices == found.slices.len();
     let mut violations = Vec::new();
     let mut puts = Vec::with_capacity(n_slices);
+    let mut published = Vec::with_capacity(n_slices);
     for (index, (name, mut spec)) in specs.into_iter().enumerate() {
         spec.pool.generation = generation;
         spec.pool.resource_slice_count = i64::try_from(n_slices).unwrap_or(i64::MAX);
@@ -176,6 +177,9 @@ pub(crate) fn decide(
             Ok(admitted) => {
                 is_same &= before.is_some_and(|(_, before)| is_same_content(admitted.object(), &before.spec));
                 puts.push(slices::write(&wanted.pool, &name, uid, op, admitted.body(), "published"));
+                if let AnyObject::ResourceSlice(slice) = admitted.into_object() {
+                    published.push(slice);
+                }
             }
             Err(errors) => {
                 errors
@@ -197,13 +201,16 @@ pub(crate) fn decide(
     // Deletions first: the last write, which the pool's row refers to, is one of a slice that is there afterwards.
     let mut writes = deletions(&wanted.pool, found.slices.values().map(|(stored, _)| stored), "republished");
     writes.extend(puts);
-    let mutation = slices::mutation(
-        &wanted.pool,
-        writes,
-        found.row.as_ref(),
+    let after = PoolAfter {
         n_slices,
-        wanted.base.node_name.as_deref(),
-    );
+        node: wanted.base.node_name.as_deref(),
+        draws: slices::draws(
+            &wanted.pool,
+            found.row.as_ref(),
+            &PublishedPool::of(published.iter().map(AsRef::as_ref)),
+        ),
+    };
+    let mutation = slices::mutation(&wanted.pool, writes, found.row.as_ref(), after);
     Ok(Decision {
         generation,
         n_slices,

@@ -35,7 +35,15 @@ impl Engine {
         match result {
             // The log says so too, in its order; that is what removes the unit and marks the claims.
             Ok(Outcome::Won { .. }) => self.stats.allocated.inc(),
-            Ok(Outcome::Taken { .. } | Outcome::PoolChanged { .. } | Outcome::Fenced) => {
+            Ok(
+                Outcome::Taken { .. }
+                | Outcome::ShareTaken { .. }
+                | Outcome::CapacityExceeded { .. }
+                | Outcome::CounterOverdrawn { .. }
+                | Outcome::GatesChanged { .. }
+                | Outcome::PoolChanged { .. }
+                | Outcome::Fenced,
+            ) => {
                 self.stats.conflicts.inc();
                 self.give_back(&under_way.claims);
                 self.pause(under_way.unit, now_ms);

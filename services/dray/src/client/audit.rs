@@ -44,6 +44,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let began = Instant::now();
     let report = audit(&url).await?;
     table::print(as_table(&report))?;
+    for remark in &report.remarks {
+        table::print(format!("note: {}: {}", remark.check, remark.found))?;
+    }
     table::print(format!("\n{} ({:.1?})", verdict(&report), began.elapsed()))?;
     if !report.is_clean() {
         bail!("the database breaks {}", table::counted(report.violations.len(), "invariant"));

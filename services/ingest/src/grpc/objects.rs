@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use resource_api::ids::PoolId;
 use resource_api::object::{AnyObject, Kind};
 use resource_api::slice::ResourceSlice;
 use resource_api::unit::UNIT_ANNOTATION;
 use rpc::dray::v1 as pb;
 use rpc::dray::v1::objects_server::Objects;
-use store::{EventRow, Mutation, Op, Outcome, Stored, Write};
+use store::{EventRow, Mutation, Op, Outcome, PoolDraws, PoolRow, PublishedPool, Stored, Write};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -16,8 +17,9 @@ use super::{
     trace_of,
 };
 use crate::admission::Admitted;
+use crate::error;
+use crate::slices::{self, PoolAfter};
 use crate::violation::{Violation, of_object};
-use crate::{error, slices};
 
 /// Characters that make a generated name, as in Kubernetes.
 const GENERATED_LENGTH: usize = 5;
@@ -146,13 +148,40 @@ impl ObjectsService {
                 .filter(|node| slice.spec.node_name.as_deref() == Some(*node)),
             None => slice.spec.node_name.as_deref(),
         };
-        Ok(slices::mutation(
-            &pool,
-            vec![write],
-            row.as_ref(),
-            n_before + usize::from(is_new),
+        let after = PoolAfter {
+            n_slices: n_before + usize::from(is_new),
             node,
-        ))
+            draws: self.draws_with(&pool, row.as_ref(), &write.name, Some(slice)).await?,
+        };
+        Ok(slices::mutation(&pool, vec![write], row.as_ref(), after))
+    }
+
+    /// What the devices of the pool draw once its slice `name` is `slice`, or gone. Read after the row: if others change meanwhile, the
+    /// mutation loses.
+    async fn draws_with(
+        &self,
+        pool: &PoolId,
+        row: Option<&PoolRow>,
+        name: &str,
+        slice: Option<&ResourceSlice>,
+    ) -> Result<Option<PoolDraws>, Status> {
+        let has_counters = slice.is_some_and(|slice| !slice.spec.shared_counters().is_empty());
+        if !has_counters && !row.is_some_and(|row| row.counted) {
+            return Ok(None);
+        }
+        let stored = self
+            .0
+            .store
+            .parts_of(Kind::ResourceSlice.plural(), &slices::part_of(pool))
+            .await
+            .map_err(error::from_store)?;
+        let mut others = Vec::with_capacity(stored.len());
+        for other in stored.iter().filter(|other| other.name.as_ref() != name) {
+            let other: ResourceSlice = serde_json::from_str(&other.body).map_err(|e| error::unreadable("slice", &e))?;
+            others.push(other);
+        }
+        let published = PublishedPool::of(others.iter().chain(slice));
+        Ok(slices::draws(pool, row, &published))
     }
 
     /// One try to delete: `None` if it lost a race.
@@ -176,8 +205,12 @@ impl ObjectsService {
                 let pool = slice.pool_id();
                 let row = self.0.store.pool(&pool.driver, &pool.pool).await.map_err(error::from_store)?;
                 let n_left = row.as_ref().map_or(0, |row| row.slices.saturating_sub(1) as usize);
-                let node = row.as_ref().and_then(|row| row.node.as_deref());
-                slices::mutation(&pool, vec![write], row.as_ref(), n_left, node)
+                let after = PoolAfter {
+                    n_slices: n_left,
+                    node: row.as_ref().and_then(|row| row.node.as_deref()),
+                    draws: self.draws_with(&pool, row.as_ref(), &stored.name, None).await?,
+                };
+                slices::mutation(&pool, vec![write], row.as_ref(), after)
             }
             AnyObject::Unit(_) => return Err(error::bad_field("kind", "units are deleted with Units.Delete")),
             AnyObject::ResourceClaim(claim) => {

@@ -7,14 +7,15 @@ use resource_api::ids::PoolId;
 use resource_api::object::Kind;
 use rpc::dray::v1 as pb;
 use rpc::dray::v1::pools_server::Pools;
-use store::Outcome;
+use store::{Outcome, PublishedPool};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{Context, TRIES_MAX, now};
+use crate::error;
 use crate::publication::{FoundPool, Publication, decide, deletions};
+use crate::slices::{self, PoolAfter};
 use crate::violation::Violation;
-use crate::{error, slices};
 
 /// `dray.v1.Pools`.
 pub(crate) struct PoolsService(pub(crate) Context);
@@ -71,7 +72,12 @@ impl PoolsService {
         if writes.is_empty() {
             return Ok(None); // its slices went between the two reads
         }
-        let mutation = slices::mutation(pool, writes, Some(row), 0, row.node.as_deref());
+        let after = PoolAfter {
+            n_slices: 0,
+            node: row.node.as_deref(),
+            draws: slices::draws(pool, Some(row), &PublishedPool::default()),
+        };
+        let mutation = slices::mutation(pool, writes, Some(row), after);
         match self.0.writer.try_commit(mutation).await.map_err(error::from_store)? {
             Outcome::Won { sequences } => Ok(Some(sequences.last().copied().unwrap_or(0))),
             _ => Ok(None),
