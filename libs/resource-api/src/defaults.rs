@@ -8,13 +8,25 @@ use crate::object::AnyObject;
 use crate::slice::ResourceSlice;
 use crate::taint::{DeviceTaint, DeviceTaintRule, DeviceToleration, DeviceTolerationOperator};
 use crate::template::ResourceClaimTemplate;
+use crate::version::ApiVersion;
 use crate::wire::Time;
 
 /// Applies the defaults of the object's kind. `now` is the time of the write.
 pub fn apply(object: &mut AnyObject, now: Time) {
+    apply_in(ApiVersion::V1, object, now);
+}
+
+/// Applies the defaults of the object's kind to what was written in a version. `now` is the time of the write.
+///
+/// The versions differ in one point: in v1beta1 a request without class gets no allocation mode and no count, so that it is
+/// refused for both. Source: `SetDefaults_DeviceRequest` of v1beta1.
+pub fn apply_in(version: ApiVersion, object: &mut AnyObject, now: Time) {
     match object {
-        AnyObject::ResourceClaim(claim) => apply_to_claim(claim),
-        AnyObject::ResourceClaimTemplate(template) => apply_to_template(template),
+        AnyObject::ResourceClaim(claim) => {
+            apply_to_requests(&mut claim.spec, version);
+            apply_to_results(claim);
+        }
+        AnyObject::ResourceClaimTemplate(template) => apply_to_requests(&mut template.spec.spec, version),
         AnyObject::ResourceSlice(slice) => apply_to_slice(slice, now),
         AnyObject::DeviceTaintRule(rule) => apply_to_taint_rule(rule, now),
         AnyObject::DeviceClass(_) | AnyObject::Node(_) | AnyObject::Unit(_) => {}
@@ -24,12 +36,12 @@ pub fn apply(object: &mut AnyObject, now: Time) {
 /// Defaults of requests and of the tolerations in an allocation.
 pub fn apply_to_claim(claim: &mut ResourceClaim) {
     apply_to_claim_spec(&mut claim.spec);
-    for result in claim
-        .status
-        .allocation
-        .iter_mut()
-        .flat_map(|allocation| &mut allocation.devices.results)
-    {
+    apply_to_results(claim);
+}
+
+fn apply_to_results(claim: &mut ResourceClaim) {
+    let allocation = claim.status.allocation.iter_mut();
+    for result in allocation.flat_map(|allocation| &mut allocation.devices.results) {
         apply_to_tolerations(&mut result.tolerations);
     }
 }
@@ -53,9 +65,15 @@ pub fn apply_to_taint_rule(rule: &mut DeviceTaintRule, now: Time) {
 
 /// One device of the class, unless the request says otherwise.
 pub fn apply_to_claim_spec(spec: &mut ResourceClaimSpec) {
+    apply_to_requests(spec, ApiVersion::V1);
+}
+
+fn apply_to_requests(spec: &mut ResourceClaimSpec, version: ApiVersion) {
     for request in &mut spec.devices.requests {
         if let Some(exactly) = &mut request.exactly {
-            apply_to_count(&mut exactly.allocation_mode, &mut exactly.count);
+            if version != ApiVersion::V1Beta1 || !exactly.device_class_name.is_empty() {
+                apply_to_count(&mut exactly.allocation_mode, &mut exactly.count);
+            }
             apply_to_tolerations(&mut exactly.tolerations);
         }
         for subrequest in &mut request.first_available {

@@ -193,7 +193,10 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Collects every broken rule of an object; order is no promise.
+/// Errors kept of one object. Nobody reads more, and an object of a few megabytes can break a million rules.
+pub const ERRORS_MAX: usize = 4096;
+
+/// Collects the broken rules of an object, the first [`ERRORS_MAX`] of them; order is no promise.
 #[derive(Debug, Default)]
 pub struct FieldErrors(Vec<FieldError>);
 
@@ -201,6 +204,11 @@ impl FieldErrors {
     /// Nothing wrong so far.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// True if nothing more is kept, so that nothing more need be looked for.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= ERRORS_MAX
     }
 
     /// What was collected.
@@ -215,7 +223,9 @@ impl FieldErrors {
 
     /// A value breaks a rule.
     pub fn invalid(&mut self, path: &FieldPath<'_>, value: impl Serialize, detail: impl Into<String>) {
-        self.push(path, ErrorKind::Invalid, json(value), detail.into());
+        if !self.is_full() {
+            self.push(path, ErrorKind::Invalid, json(value), detail.into());
+        }
     }
 
     /// A value breaks several rules of its grammar: one error each.
@@ -238,7 +248,9 @@ impl FieldErrors {
 
     /// A value repeats an earlier one.
     pub fn duplicate(&mut self, path: &FieldPath<'_>, value: impl Serialize) {
-        self.push(path, ErrorKind::Duplicate, json(value), String::new());
+        if !self.is_full() {
+            self.push(path, ErrorKind::Duplicate, json(value), String::new());
+        }
     }
 
     /// A value must not be there.
@@ -268,7 +280,9 @@ impl FieldErrors {
 
     /// A value refers to something that is not there.
     pub fn not_found(&mut self, path: &FieldPath<'_>, value: impl Serialize) {
-        self.push(path, ErrorKind::NotFound, json(value), String::new());
+        if !self.is_full() {
+            self.push(path, ErrorKind::NotFound, json(value), String::new());
+        }
     }
 
     /// A rule could not be checked.
@@ -277,6 +291,9 @@ impl FieldErrors {
     }
 
     fn push(&mut self, path: &FieldPath<'_>, kind: ErrorKind, value: Value, detail: String) {
+        if self.is_full() {
+            return;
+        }
         self.0.push(FieldError {
             path: path.to_string(),
             kind,

@@ -64,7 +64,7 @@ gates! {
     /// KEP-5517.
     DRANodeAllocatableResources off free [DynamicResourceAllocation],
     /// KEP-5945.
-    DRAOptionalNodeOperations off free [DynamicResourceAllocation],
+    DRAOptionalNodeOperations off free [DynamicResourceAllocation, NodeDeclaredFeatures],
     /// KEP-4815.
     DRAPartitionableDevices on free [DynamicResourceAllocation],
     /// KEP-5677.
@@ -80,7 +80,13 @@ gates! {
     /// KEP-4381.
     DRASchedulerFilterTimeout on free [DynamicResourceAllocation],
     /// KEP-5729.
-    DRAWorkloadResourceClaims off free [DynamicResourceAllocation],
+    DRAWorkloadResourceClaims off free [DynamicResourceAllocation, GenericWorkload],
+    /// KEP-4671; only because another gate needs it.
+    GenericWorkload off free [],
+    /// KEP-3695.
+    KubeletPodResourcesDynamicResources on locked [DynamicResourceAllocation],
+    /// KEP-5328; only because another gate needs it.
+    NodeDeclaredFeatures on locked [],
     /// KEP-4680.
     ResourceHealthStatus on free [DynamicResourceAllocation],
 }

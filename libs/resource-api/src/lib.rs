@@ -9,6 +9,7 @@ pub mod class;
 pub mod defaults;
 pub mod device;
 pub mod dropping;
+pub mod extent;
 pub mod field_path;
 pub mod gates;
 pub mod ids;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::ResourceClaim;
 use crate::class::DeviceClass;
+use crate::extent::{self, ExtentError};
 use crate::meta::ObjectMeta;
 use crate::node::Node;
 use crate::objects_only::ObjectsOnly;
@@ -115,6 +116,8 @@ pub trait Object: Serialize + DeserializeOwned + Clone + std::fmt::Debug + Send 
 pub enum DecodeError {
     #[error("body is not JSON")]
     NotJson(#[source] serde_json::Error),
+    #[error("body is too large on the inside")]
+    Extent(#[source] ExtentError),
     #[error("body has no apiVersion and kind")]
     NoType,
     #[error("no kind {kind:?} in {api_version:?} is known")]
@@ -226,9 +229,11 @@ pub fn kind_of(body: &[u8]) -> Result<Kind, DecodeError> {
     }
 }
 
-/// Decodes one value in the shape of a `T`, refusing arrays in place of objects and anything after the value.
+/// Decodes one value in the shape of a `T`, refusing arrays in place of objects, anything after the value, and bodies that
+/// are too deep or too rich, see [`crate::extent`].
 pub(crate) fn shape<T: DeserializeOwned>(kind: Kind, body: &[u8]) -> Result<T, DecodeError> {
     let bad_shape = |source| DecodeError::BadShape { kind, source };
+    extent::check(body).map_err(DecodeError::Extent)?;
     let mut from = serde_json::Deserializer::from_slice(body);
     let object = T::deserialize(ObjectsOnly(&mut from)).map_err(bad_shape)?;
     from.end().map_err(bad_shape)?;

@@ -4,7 +4,7 @@
 //! integer, so comparing, adding and subtracting are exact and never wrap. The format only decides how the number prints.
 //!
 //! Choices against upstream (`k8s.io/apimachinery/pkg/api/resource`): text always prints in canonical form (upstream
-//! keeps some odd spellings such as `+1`); numbers beyond 10^±4096 are refused instead of being expanded; a missing
+//! keeps some odd spellings such as `+1`); numbers beyond 10^1024 and exponents below -4096 are refused instead of being expanded; a missing
 //! number is zero with every suffix (`Mi`, but upstream refuses `Pi`); `1000E` prints as it is (upstream prints `1`).
 
 mod parse;

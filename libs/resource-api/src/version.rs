@@ -8,6 +8,7 @@ pub mod v1beta1;
 
 use serde::{Deserialize, Serialize};
 
+use crate::field_path::FieldError;
 use crate::object::{AnyObject, DecodeError, Kind, shape};
 
 /// A version of the API group.
@@ -59,6 +60,25 @@ impl ApiVersion {
             Kind::Node | Kind::Unit => false,
         }
     }
+
+    /// True if an update in this version must say which resource version it changes. Otherwise it may leave that out and
+    /// changes whatever is stored. Source: `AllowUnconditionalUpdate` of the strategies.
+    pub const fn needs_resource_version(self, kind: Kind) -> bool {
+        matches!((kind, self), (Kind::DeviceTaintRule, Self::V1))
+    }
+}
+
+/// Turns errors about an object in its v1 shape into errors about what was written in a version: the paths are those of
+/// that version, consistently.
+///
+/// Upstream mixes: on v1beta1 some of its rules report paths of v1beta1 and others those of v1.
+pub fn located(version: ApiVersion, kind: Kind, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+    if version == ApiVersion::V1Beta1 {
+        for error in &mut errors {
+            error.path = v1beta1::path(kind, &error.path).into_owned();
+        }
+    }
+    errors
 }
 
 /// An object that cannot be written out in a version.

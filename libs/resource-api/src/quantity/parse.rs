@@ -1,11 +1,20 @@
 //! Reads the text of a quantity: optional sign, digits with optional fraction, suffix.
 
+use std::ops::RangeInclusive;
+
 use num_bigint::BigInt;
 
 use super::{Format, NANOS, Quantity, divide_away_from_zero};
 
-/// Digits that a number may have before it is refused, and the largest power of ten in an exponent.
-const DIGITS_MAX: usize = 4096;
+/// Digits that a number may be written with before it is refused.
+const DIGITS_MAX: usize = 2048;
+
+/// Powers of ten in an exponent. Small ones only round.
+const EXPONENTS: RangeInclusive<i64> = -4096..=1024;
+
+/// Bits of the largest magnitude in nano-units, about 10^1024. An amount takes some hundred bytes then, so that a body full
+/// of huge amounts takes no more than some times its own size; and whatever prints can be read again.
+const BITS_MAX: u64 = 3432;
 
 /// Largest magnitude of a quantity with a binary suffix.
 const BINARY_MAX: i64 = i64::MAX;
@@ -103,8 +112,7 @@ fn scale_of(suffix: &str) -> Result<Scale, QuantityError> {
 fn exponent_of(suffix: &str) -> Result<i64, QuantityError> {
     let digits = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
     let exponent: i64 = digits.parse().map_err(|_| QuantityError::Suffix)?;
-    let bound = i64::try_from(DIGITS_MAX).unwrap_or(i64::MAX);
-    if (-bound..=bound).contains(&exponent) {
+    if EXPONENTS.contains(&exponent) {
         Ok(exponent)
     } else {
         Err(QuantityError::Number)
@@ -144,6 +152,9 @@ fn big_quantity(parts: &Parts<'_>, scale: &Scale) -> Result<Quantity, QuantityEr
         _ => (number, scale.exponent - fraction_digits),
     };
     let mut nanos = scaled_by_ten(&number, decimal_exponent + 9);
+    if scale.base == 10 && nanos.bits() > BITS_MAX {
+        return Err(QuantityError::Number);
+    }
     let mut format = scale.format;
     if format == Format::BinarySi {
         nanos = nanos.min(BigInt::from(BINARY_MAX) * NANOS);

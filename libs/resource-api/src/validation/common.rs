@@ -75,7 +75,8 @@ pub(super) fn check_pool_name(name: &str, path: &FieldPath<'_>, errors: &mut Fie
         return errors.required(path, "");
     }
     check_length(name, POOL_NAME_LENGTH_MAX, path, errors);
-    for segment in name.split('/') {
+    // A name within its length has no more segments.
+    for segment in name.split('/').take(POOL_NAME_LENGTH_MAX) {
         errors.invalid_each(path, segment, names::dns_subdomain(segment));
     }
 }

@@ -1,5 +1,7 @@
 //! Rules for metadata (M1–M5), the same for every kind. Source: `k8s.io/apimachinery/pkg/api/validation`.
 
+use std::collections::BTreeSet;
+
 use super::common::{IMMUTABLE, check_label_key, check_label_value};
 use crate::field_path::{FieldErrors, FieldPath};
 use crate::meta::{ObjectMeta, OwnerReference, TextMap};
@@ -7,6 +9,9 @@ use crate::names;
 
 /// Bytes of all annotations of an object, keys and values.
 const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
+
+/// Finalizers that an error names.
+const FINALIZERS_SHOWN: usize = 16;
 
 const METADATA: FieldPath<'static> = FieldPath::root("metadata");
 
@@ -29,14 +34,14 @@ pub(super) fn check_create(meta: &ObjectMeta, scope: Scope, errors: &mut FieldEr
 /// Metadata of a changed object.
 pub(super) fn check_update(new: &ObjectMeta, old: &ObjectMeta, errors: &mut FieldErrors) {
     let finalizers = METADATA.child("finalizers");
-    let added: Vec<&String> = new
-        .finalizers
-        .iter()
-        .filter(|finalizer| !old.finalizers.contains(finalizer))
-        .collect();
-    if old.is_deleted() && !added.is_empty() {
-        let detail = format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
-        errors.forbidden(&finalizers, detail);
+    if old.is_deleted() {
+        let stored: BTreeSet<&String> = old.finalizers.iter().collect();
+        let added = new.finalizers.iter().filter(|finalizer| !stored.contains(finalizer));
+        let added: Vec<&String> = added.take(FINALIZERS_SHOWN).collect();
+        if !added.is_empty() {
+            let detail = format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+            errors.forbidden(&finalizers, detail);
+        }
     }
     check_generation(new, errors);
     if new.generation < old.generation {
@@ -152,18 +157,14 @@ fn check_owners(owners: &[OwnerReference], path: &FieldPath<'_>, errors: &mut Fi
     for (at, owner) in owners.iter().enumerate() {
         check_owner(owner, &path.index(at), errors);
     }
+    // One error, not one for each further controller as upstream has it: its value is the whole list.
     let mut controllers = owners.iter().filter(|owner| owner.controller == Some(true));
-    if let Some(first) = controllers.next() {
-        for other in controllers {
-            let (first, other) = (
-                format!("{}/{}", first.kind, first.name),
-                format!("{}/{}", other.kind, other.name),
-            );
-            let detail = format!(
-                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {other}"
-            );
-            errors.invalid(path, owners, detail);
-        }
+    if let (Some(first), Some(other)) = (controllers.next(), controllers.next()) {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+            first.kind, first.name, other.kind, other.name
+        );
+        errors.invalid(path, owners, detail);
     }
 }
 

@@ -23,6 +23,7 @@ mod node_selector;
 use crate::field_path::FieldError;
 use crate::gates::FeatureGates;
 use crate::object::AnyObject;
+use crate::version::ApiVersion;
 
 /// What validation needs besides the objects.
 #[derive(Clone, Copy)]
@@ -90,7 +91,24 @@ pub fn check_create(object: &AnyObject, ctx: &ValidationContext<'_>) -> Vec<Fiel
     }
 }
 
-/// Every rule that an update breaks. `None`: the two are not of one kind.
+/// Every rule that an update in a version breaks. `None`: the two are not of one kind.
+///
+/// The versions differ in one point: whether an update may leave the resource version out (M4).
+pub fn check_update_in(
+    version: ApiVersion,
+    new: &AnyObject,
+    old: &AnyObject,
+    ctx: &ValidationContext<'_>,
+) -> Option<Vec<FieldError>> {
+    match (new, old) {
+        (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => {
+            Some(taint_rule::check_update_in(version, new, old))
+        }
+        _ => check_update(new, old, ctx),
+    }
+}
+
+/// Every rule that an update in v1 breaks. `None`: the two are not of one kind.
 pub fn check_update(new: &AnyObject, old: &AnyObject, ctx: &ValidationContext<'_>) -> Option<Vec<FieldError>> {
     Some(match (new, old) {
         (AnyObject::DeviceClass(new), AnyObject::DeviceClass(old)) => class::check_update(new, old, ctx),

@@ -4,7 +4,9 @@ use super::common::{check_conditions, check_driver_name, check_pool_name, check_
 use super::meta::{self, Scope};
 use crate::field_path::{FieldError, FieldErrors, FieldPath};
 use crate::names;
+use crate::object::Kind;
 use crate::taint::{DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector};
+use crate::version::ApiVersion;
 
 /// Every rule that a new taint rule breaks.
 pub fn check_create(rule: &DeviceTaintRule) -> Vec<FieldError> {
@@ -14,11 +16,19 @@ pub fn check_create(rule: &DeviceTaintRule) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// Every rule that a changed taint rule breaks. M4: the update must say which version it changes.
+/// Every rule that a taint rule changed in v1 breaks.
 pub fn check_update(new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
+    check_update_in(ApiVersion::V1, new, old)
+}
+
+/// Every rule that a taint rule changed in a version breaks. M4: in v1 the update must say which resource version it
+/// changes.
+pub fn check_update_in(version: ApiVersion, new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
     let mut errors = FieldErrors::new();
     meta::check_update(&new.metadata, &old.metadata, &mut errors);
-    meta::check_has_resource_version(&new.metadata, &mut errors);
+    if version.needs_resource_version(Kind::DeviceTaintRule) {
+        meta::check_has_resource_version(&new.metadata, &mut errors);
+    }
     check_spec(&new.spec, Some(&old.spec), &mut errors);
     errors.into_vec()
 }

@@ -3,6 +3,7 @@
 //!
 //! Source: `k8s.io/kubernetes/pkg/apis/resource/v1beta1/conversion.go`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -15,6 +16,7 @@ use crate::device::{self, CounterSet, DeviceAttribute, DeviceCapacity, DeviceCou
 use crate::ids::{DeviceName, DriverName};
 use crate::meta::ObjectMeta;
 use crate::node::NodeSelector;
+use crate::object::Kind;
 use crate::slice::{self, FullyQualifiedName, QualifiedName, ResourcePool, SkipNodeOperation};
 use crate::taint::{DeviceTaint, DeviceToleration};
 use crate::template;
@@ -177,6 +179,32 @@ pub struct BasicDevice {
     pub allow_multiple_allocations: Option<bool>,
     #[serde(deserialize_with = "or_default", skip_serializing_if = "is_empty")]
     pub node_allocatable_resources: BTreeMap<String, NodeAllocatableResource>,
+}
+
+/// Where what is at a path of v1 is in v1beta1. Paths of kinds without differences stay.
+pub fn path(kind: Kind, path: &str) -> Cow<'_, str> {
+    let changed = match kind {
+        Kind::ResourceClaim => without_exactly("spec.devices.requests[", path),
+        Kind::ResourceClaimTemplate => without_exactly("spec.spec.devices.requests[", path),
+        Kind::ResourceSlice => with_basic(path),
+        Kind::DeviceClass | Kind::DeviceTaintRule | Kind::Node | Kind::Unit => None,
+    };
+    changed.map_or(Cow::Borrowed(path), Cow::Owned)
+}
+
+/// `…requests[0].exactly.count` → `…requests[0].count`.
+fn without_exactly(requests: &str, path: &str) -> Option<String> {
+    let (index, field) = path.strip_prefix(requests)?.split_once(']')?;
+    let rest = field.strip_prefix(".exactly")?;
+    Some(format!("{requests}{index}]{rest}"))
+}
+
+/// `spec.devices[0].taints` → `spec.devices[0].basic.taints`.
+fn with_basic(path: &str) -> Option<String> {
+    const DEVICES: &str = "spec.devices[";
+    let (index, field) = path.strip_prefix(DEVICES)?.split_once(']')?;
+    let in_basic = !field.is_empty() && field != ".name";
+    in_basic.then(|| format!("{DEVICES}{index}].basic{field}"))
 }
 
 impl From<ResourceClaim> for claim::ResourceClaim {
