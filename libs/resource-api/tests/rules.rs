@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use resource_api::field_path::FieldError;
 use resource_api::gates::FeatureGates;
-use resource_api::object::AnyObject;
+use resource_api::object::{AnyObject, Kind};
 use resource_api::validation::{
     AdminAccess, ExpressionChecker, ExpressionMode, ExpressionProblem, ExpressionProblemKind, ValidationContext, claim, status,
 };
+use resource_api::version::{self, ApiVersion};
 use resource_api::{Time, defaults, prepare, validation};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -34,6 +35,8 @@ struct Case {
     gates: String,
     /// `path reason`, sorted, as Kubernetes answers.
     errors: Vec<String>,
+    /// The same in v1beta1, with the paths of v1beta1, where that is not just another path.
+    v1beta1: Option<Vec<String>>,
     /// The same where Dray means to differ, and why.
     dray: Option<Difference>,
     /// The object as it would be stored, if it is accepted and small.
@@ -74,42 +77,86 @@ fn invalid(expression: &str) -> ExpressionProblem {
     }
 }
 
-#[test]
-fn rules_are_those_of_kubernetes() {
-    let corpus: Corpus = serde_json::from_str(include_str!("../testdata/rules.json")).unwrap();
-    let failures: Vec<String> = corpus
-        .cases
+fn corpus() -> Corpus {
+    serde_json::from_str(include_str!("../testdata/rules.json")).unwrap()
+}
+
+#[track_caller]
+fn check_all(corpus: &Corpus, version: ApiVersion) -> usize {
+    let served = |case: &&Case| version.serves(kind_of(&corpus.bases[&case.base]));
+    let cases: Vec<&Case> = corpus.cases.iter().filter(served).collect();
+    let failures: Vec<String> = cases
         .iter()
-        .filter_map(|case| check(case, &corpus.bases[&case.base]).err())
+        .filter_map(|case| check(case, &corpus.bases[&case.base], version).err())
         .collect();
     assert!(
         failures.is_empty(),
-        "{} of {} cases:\n{}",
+        "{version:?}: {} of {} cases:\n{}",
         failures.len(),
-        corpus.cases.len(),
+        cases.len(),
         failures.join("\n")
     );
+    cases.len()
 }
 
-fn check(case: &Case, base: &Value) -> Result<(), String> {
+#[test]
+fn rules_are_those_of_kubernetes() {
+    let corpus = corpus();
+    let n = check_all(&corpus, ApiVersion::V1) + check_all(&corpus, ApiVersion::V1Alpha3);
+    assert!(n >= corpus.cases.len());
+}
+
+#[test]
+fn rules_are_the_same_in_older_versions() {
+    let corpus = corpus();
+    assert!(check_all(&corpus, ApiVersion::V1Beta2) >= 344);
+    assert!(check_all(&corpus, ApiVersion::V1Beta1) >= 332);
+}
+
+fn kind_of(base: &Value) -> Kind {
+    let kind = Kind::ALL.into_iter().find(|kind| base["kind"] == kind.name());
+    kind.unwrap()
+}
+
+fn check(case: &Case, base: &Value, version: ApiVersion) -> Result<(), String> {
     let name = format!("{} {} ({})", case.base, case.rule, case.op);
-    let (object, errors) = write(case, base)?;
+    let (object, errors) = write(case, base, version)?;
     let mut found: Vec<String> = errors
         .iter()
         .map(|error| format!("{} {}", error.path, error.cause_reason()))
         .collect();
     found.sort();
     found.dedup();
-    let wanted = case.dray.as_ref().map_or(&case.errors, |difference| &difference.errors);
-    if found != *wanted {
+    if found != wanted(case, base, version) {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        return Err(format!("{name}:\n  wanted {wanted:#?}\n  found {texts:#?}"));
+        return Err(format!(
+            "{name}:\n  wanted {:#?}\n  found {texts:#?}",
+            wanted(case, base, version)
+        ));
     }
     let stored = without_resource_version(&object);
     match &case.result {
         Some(wanted) if *wanted != stored => Err(format!("{name}: stored as\n  {stored}\n  not\n  {wanted}")),
         _ => Ok(()),
     }
+}
+
+fn wanted(case: &Case, base: &Value, version: ApiVersion) -> Vec<String> {
+    match (version, &case.v1beta1, kind_of(base)) {
+        (ApiVersion::V1Beta1, Some(errors), _) => return errors.clone(),
+        (ApiVersion::V1Beta2 | ApiVersion::V1Alpha3, _, Kind::DeviceTaintRule) if case.rule == "M4" => return Vec::new(),
+        _ => {}
+    }
+    let errors = case.dray.as_ref().map_or(&case.errors, |difference| &difference.errors);
+    let in_version = |error: &String| match error.rsplit_once(' ') {
+        Some((path, reason)) if version == ApiVersion::V1Beta1 => {
+            format!("{} {reason}", version::v1beta1::path(kind_of(base), path))
+        }
+        _ => error.clone(),
+    };
+    let mut errors: Vec<String> = errors.iter().map(in_version).collect();
+    errors.sort();
+    errors
 }
 
 fn without_resource_version(object: &AnyObject) -> Value {
@@ -119,31 +166,25 @@ fn without_resource_version(object: &AnyObject) -> Value {
 }
 
 /// Writes as a server does: decode, default, prepare, validate.
-fn write(case: &Case, base: &Value) -> Result<(AnyObject, Vec<FieldError>), String> {
-    let gates = if case.gates.contains("NodeDeclaredFeatures") {
-        // A gate of the node's, not of this API.
-        case.gates.replace(",NodeDeclaredFeatures=true", "")
-    } else {
-        case.gates.clone()
-    };
-    let gates = FeatureGates::parse(&gates).map_err(|error| error.to_string())?;
+fn write(case: &Case, base: &Value, version: ApiVersion) -> Result<(AnyObject, Vec<FieldError>), String> {
+    let gates = FeatureGates::parse(&case.gates).map_err(|error| error.to_string())?;
     let ctx = ValidationContext {
         expressions: &FewWords,
         gates: &gates,
     };
-    let mut new = decoded(base, &case.set)?;
+    let mut new = decoded(base, &case.set, version)?;
     let mut errors = match case.op.as_str() {
         "create" => {
             prepare::for_create(&mut new, &gates);
             validation::check_create(&new, &ctx)
         }
         "update" => {
-            let old = decoded(base, &case.stored)?;
+            let old = decoded(base, &case.stored, version)?;
             prepare::for_update(&mut new, &old, &gates, now()).map_err(|error| error.to_string())?;
-            validation::check_update(&new, &old, &ctx).ok_or("kinds differ")?
+            validation::check_update_in(version, &new, &old, &ctx).ok_or("kinds differ")?
         }
         _ => {
-            let old = decoded(base, &case.stored)?;
+            let old = decoded(base, &case.stored, version)?;
             prepare::for_status_update(&mut new, &old, &gates).map_err(|error| error.to_string())?;
             let mut errors = validation::check_status_update(&new, &old).ok_or("kinds differ")?;
             if let (AnyObject::ResourceClaim(new), AnyObject::ResourceClaim(old)) = (&new, &old) {
@@ -161,6 +202,7 @@ fn write(case: &Case, base: &Value) -> Result<(AnyObject, Vec<FieldError>), Stri
         let namespace = namespace_of(&new.metadata().namespace);
         errors.extend(spec.into_iter().flat_map(|spec| claim::check_admin_access(spec, namespace)));
     }
+    let errors = version::located(version, new.kind(), errors);
     Ok((new, errors))
 }
 
@@ -176,14 +218,54 @@ fn now() -> Time {
     Time::new("2026-06-01T12:00:00Z".parse().unwrap())
 }
 
-fn decoded(base: &Value, set: &Map<String, Value>) -> Result<AnyObject, String> {
+fn decoded(base: &Value, set: &Map<String, Value>, version: ApiVersion) -> Result<AnyObject, String> {
     let mut object = base.clone();
     for (pointer, value) in set {
         put(&mut object, pointer, expand(value, None));
     }
-    let mut object = AnyObject::decode(object.to_string().as_bytes()).map_err(|error| format!("{error}: {error:?}"))?;
-    defaults::apply(&mut object, now());
+    let kind = kind_of(base);
+    object["apiVersion"] = version.text().into();
+    if version == ApiVersion::V1Beta1 {
+        put_into_v1beta1(kind, &mut object);
+    }
+    let body = object.to_string();
+    let mut object = version::decode(version, kind, body.as_bytes()).map_err(|error| format!("{error}: {error:?}"))?;
+    defaults::apply_in(version, &mut object, now());
     Ok(object)
+}
+
+/// Rewrites a v1 object, valid or not, as its author would have written it in v1beta1.
+fn put_into_v1beta1(kind: Kind, object: &mut Value) {
+    let list = |object: &'_ mut Value, pointer: &str| match object.pointer_mut(pointer) {
+        Some(Value::Array(list)) => std::mem::take(list),
+        _ => Vec::new(),
+    };
+    let (pointer, change): (_, fn(&mut Map<String, Value>)) = match kind {
+        Kind::ResourceClaim => ("/spec/devices/requests", flatten_request),
+        Kind::ResourceClaimTemplate => ("/spec/spec/devices/requests", flatten_request),
+        Kind::ResourceSlice => ("/spec/devices", wrap_device),
+        _ => return,
+    };
+    let mut items = list(object, pointer);
+    items.iter_mut().filter_map(Value::as_object_mut).for_each(change);
+    if let Some(list) = object.pointer_mut(pointer) {
+        *list = Value::Array(items);
+    }
+}
+
+fn flatten_request(request: &mut Map<String, Value>) {
+    if let Some(Value::Object(exactly)) = request.remove("exactly") {
+        request.extend(exactly);
+    }
+}
+
+fn wrap_device(device: &mut Map<String, Value>) {
+    let name = device.remove("name");
+    let basic = std::mem::take(device);
+    device.extend(name.map(|name| ("name".to_owned(), name)));
+    if !basic.is_empty() {
+        device.insert("basic".to_owned(), basic.into());
+    }
 }
 
 /// Sets what the pointer names and makes the objects on the way there.
