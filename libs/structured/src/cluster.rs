@@ -444,13 +444,7 @@ impl Cluster {
     /// All nodes in the order of first fit.
     pub(crate) fn nodes_in_order(&self) -> Vec<NodeNumber> {
         let mut nodes: Vec<_> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
-        if self.order == NodeOrder::ByName {
-            nodes.sort_by_key(|node| self.nodes[*node].as_ref().map(|entry| &entry.name));
-        }
-        if let Some(preferred) = &self.preferred {
-            // Stable: among equals the order stays.
-            nodes.sort_by_key(|node| !self.nodes[*node].as_ref().is_some_and(|entry| preferred.0(&entry.name)));
-        }
+        nodes.sort_by_cached_key(|node| rank_key(&self.nodes, self.order, self.preferred.as_ref(), *node));
         nodes
     }
 
@@ -458,15 +452,16 @@ impl Cluster {
     /// some nodes only prefers those.
     pub fn prefer_nodes(&mut self, preferred: Arc<dyn Fn(&str) -> bool + Send + Sync>) {
         self.preferred = Some(Preferred(preferred));
-        self.learned_mut().index.on_nodes_changed();
+        self.learned_mut().index.forget_order();
     }
 
     /// No more devices than these are free on the node, whatever is asked; [`UNCOUNTED`]: hard to say.
-    pub(crate) fn n_free_at_most(&self, node: NodeNumber) -> u32 {
-        if self.wide_pools.is_empty() {
-            self.n_free.get(node).copied().unwrap_or(UNCOUNTED)
-        } else {
+    /// `uses_wide`: devices count that nodes see by other means than being named.
+    pub(crate) fn n_free_at_most(&self, node: NodeNumber, uses_wide: bool) -> u32 {
+        if uses_wide {
             UNCOUNTED
+        } else {
+            self.n_free.get(node).copied().unwrap_or(UNCOUNTED)
         }
     }
 
@@ -621,6 +616,8 @@ impl Cluster {
         entry.nodes.iter().for_each(|(node, _)| learned.forget_node(*node));
         if self.wide_pools.contains(&pool) {
             learned.forget_all_nodes();
+            learned.wide_matches.forget();
+            learned.index.wake_all();
         }
         self.recount_nodes_of(pool);
         self.wake(pool);
@@ -646,7 +643,10 @@ impl Cluster {
             pools: SmallVec::new(),
         });
         self.node_by_name.insert(name, node);
-        self.learned_mut().index.on_nodes_changed();
+        let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let key = |node| rank_key(&self.nodes, self.order, self.preferred.as_ref(), node);
+        let own = key(node);
+        learned.index.insert(node, |other| key(other) < own);
         node
     }
 
@@ -663,7 +663,7 @@ impl Cluster {
         self.unused_nodes.push(node);
         let learned = self.learned_mut();
         learned.forget_node(node);
-        learned.index.on_nodes_changed();
+        learned.index.remove(node);
     }
 
     fn on_node_changed(&mut self, node: NodeNumber) {
@@ -682,13 +682,29 @@ impl Cluster {
         }
     }
 
-    /// Something of the pool got better: nodes that see it are worth another look.
+    /// Something of the pool is free: nodes that see it are worth another look.
     fn wake(&mut self, pool: PoolIndex) {
-        if self.wide_pools.contains(&pool) {
-            self.learned_mut().index.wake_all();
-        }
+        let is_wide = self.wide_pools.contains(&pool);
         let Some(entry) = self.pools[pool].as_ref() else { return };
         let learned = self.learned.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if is_wide {
+            learned.index.wake_users_of_wide();
+        }
         entry.nodes.iter().for_each(|(node, _)| learned.index.wake(*node));
+    }
+}
+
+/// By what first fit orders nodes: preferred ones first, then by name or number.
+fn rank_key<'a>(
+    nodes: &'a [Option<NodeEntry>],
+    order: NodeOrder,
+    preferred: Option<&Preferred>,
+    node: NodeNumber,
+) -> (bool, Option<&'a str>, NodeNumber) {
+    let name = nodes[node].as_ref().map(|entry| &*entry.name);
+    let is_late = preferred.is_some_and(|preferred| !name.is_some_and(|name| preferred.0(name)));
+    match order {
+        NodeOrder::ByName => (is_late, name, 0),
+        NodeOrder::AsPut => (is_late, None, node),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Filled in on demand and forgotten piece by piece when facts change; everything here can be worked out again.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::cluster::{Cluster, NodeEntry, NodeNumber, PoolIndex};
@@ -10,7 +11,11 @@ use crate::node_index::NodeIndex;
 use crate::node_view::{self, NodeView};
 use crate::pool::Seen;
 use crate::pool_view::PoolView;
-use crate::selectors::FilterTable;
+use crate::request::CompiledUnit;
+use crate::selectors::{FilterTable, Verdict};
+
+/// Filters of which it is known whether they concern pools that many nodes see.
+const FILTERS_KNOWN_MAX: usize = 4096;
 
 /// What decisions work out and keep.
 #[derive(Debug, Default)]
@@ -22,11 +27,47 @@ pub(crate) struct Learned {
     /// Per node: its views in order.
     views_of_node: Vec<Option<SmallVec<[usize; 2]>>>,
     layouts: LayoutTable,
+    pub(crate) wide_matches: WideMatches,
     pub(crate) filters: FilterTable,
     pub(crate) index: NodeIndex,
 }
 
+/// Per filter: whether it refuses every device of the pools that nodes see by other means than being named.
+#[derive(Debug, Default)]
+pub(crate) struct WideMatches {
+    of_filter: FxHashMap<u64, bool>,
+}
+
+impl WideMatches {
+    pub(crate) fn forget(&mut self) {
+        self.of_filter.clear();
+    }
+}
+
 impl Cluster {
+    /// Whether some device that nodes see by other means than being named may serve the unit.
+    ///
+    /// The first time a filter is asked: O(devices of such pools).
+    pub(crate) fn uses_wide(&self, known: &mut WideMatches, unit: &CompiledUnit) -> bool {
+        let mut pools = self.wide_pools().peekable();
+        if pools.peek().is_none() {
+            return false;
+        }
+        if unit.depends_on_all_inventory() {
+            return true;
+        }
+        unit.choices.iter().any(|choice| {
+            if known.of_filter.len() >= FILTERS_KNOWN_MAX {
+                known.forget();
+            }
+            *known.of_filter.entry(choice.filter.id()).or_insert_with(|| {
+                let slices = self.wide_pools().flat_map(|pool| self.pool(pool).slices());
+                let mut devices = slices.flat_map(|entry| entry.slice.sources().map(|device| (&entry.slice.spec.driver, device)));
+                devices.any(|(driver, device)| !matches!(choice.filter.judge(driver, device), Verdict::Refused { .. }))
+            })
+        })
+    }
+
     /// The devices of a node, in order. Builds what is not known yet.
     pub(crate) fn node_view<'a>(&'a self, learned: &'a mut Learned, node: NodeNumber) -> Option<NodeView<'a>> {
         let entry = self.node(node)?;

@@ -12,6 +12,7 @@ use resource_api::device::{AttributeValue, CounterSet, Device, DeviceAttribute};
 use resource_api::ids::{DeviceName, DriverName};
 use resource_api::slice::{QualifiedName, ResourceSlice, ResourceSliceSpec, SkipNodeOperation};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::capacity::CapacityFacts;
 use crate::constraint::ValueKind;
@@ -82,15 +83,19 @@ impl SliceLayout {
         if self.shared_counters().is_empty() { self.names.len() } else { 0 }
     }
 
-    /// How many devices that can be handed out have this name: in a slice that is in order, one at most.
-    pub(crate) fn n_named(&self, name: &DeviceName) -> usize {
+    /// The numbers of the devices that can be handed out and have this name: in a slice that is in order, one at most.
+    pub(crate) fn named(&self, name: &str) -> SmallVec<[usize; 1]> {
         match &self.order {
             Some(order) => {
-                let name_at = |at: &u16| &self.names[usize::from(*at)];
+                let name_at = |at: &u16| self.names[usize::from(*at)].as_str();
                 let from = order.partition_point(|at| name_at(at) < name);
-                order[from..].iter().take_while(|at| name_at(at) == name).count()
+                let same = order[from..].iter().take_while(|at| name_at(at) == name);
+                same.map(|at| usize::from(*at)).collect()
             }
-            None => self.sources().filter(|(other, _)| *other == name).count(),
+            None => {
+                let names = self.names[..self.n_sources()].iter().enumerate();
+                names.filter(|(_, other)| other.as_str() == name).map(|(at, _)| at).collect()
+            }
         }
     }
 
@@ -663,5 +668,94 @@ fn clone_without_devices(spec: &ResourceSliceSpec) -> ResourceSliceSpec {
         shared_counters: None,
         partition_type_attribute: spec.partition_type_attribute.clone(),
         skip_node_operations: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(name: &str, driver: &str) -> ResourceSlice {
+        let long = "ü".repeat(100);
+        let attributes = json!({
+            "int": {"int": -7}, "no": {"bool": false}, "yes": {"bool": true}, "text": {"string": long}, "empty": {"string": ""},
+            "version": {"version": "1.2.3-rc.1"}, "ints": {"ints": [1, i64::MIN]}, "bools": {"bools": [true, false]},
+            "texts": {"strings": ["a", "", long]}, "versions": {"versions": ["1.0.0"]}, "none": {"ints": []},
+            "nothing": {}, "several": {"string": "x", "int": 4, "strings": ["y"]},
+        });
+        let device = |device: &str| {
+            json!({
+                "name": device, "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}, "allNodes": true,
+                "taints": [{"key": "k", "effect": "NoSchedule"}], "allowMultipleAllocations": true,
+                "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
+            })
+        };
+        let spec = json!({
+            "driver": driver, "pool": {"name": "p", "generation": 3, "resourceSliceCount": 2}, "perDeviceNodeSelection": true,
+            "devices": [device("b"), device("a"), {"name": "plain"}], "skipNodeOperations": ["*"],
+        });
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a slice")
+    }
+
+    #[test]
+    fn what_is_packed_comes_back_as_it_was() {
+        let mut packer = Packer::default();
+        let mut counters = slice("counters", "d.test");
+        counters.spec.devices = None;
+        counters.spec.shared_counters =
+            serde_json::from_value(json!([{"name": "s", "counters": {"c": {"value": "8"}}}])).expect("counters");
+        for slice in [slice("one", "d.test"), counters, slice("two", "d.test"), slice("three", "e.test")] {
+            assert_eq!(packer.pack(&slice).restore(), slice);
+        }
+    }
+
+    #[test]
+    fn equal_slices_share_everything_but_the_values() {
+        let mut packer = Packer::default();
+        let [one, _, two] = ["one", "other", "two"].map(|name| packer.pack(&slice(name, "d.test")));
+        assert!(Arc::ptr_eq(one.layout(), two.layout()));
+        assert!(std::ptr::eq(one.device(0).schema(), two.device(1).schema()));
+        assert!(std::ptr::eq(one.device(0).kind(), two.device(1).kind()));
+        assert!(!std::ptr::eq(one.device(0).schema(), one.device(2).schema()));
+        let elsewhere = packer.pack(&slice("three", "e.test"));
+        assert_ne!(
+            one.device(0).schema().id,
+            elsewhere.device(0).schema().id,
+            "bare names of another driver mean something else"
+        );
+        assert!(Arc::ptr_eq(
+            one.device(0).kind().capacity.as_ref().expect("it has some"),
+            elsewhere.device(0).kind().capacity.as_ref().expect("it has some")
+        ));
+    }
+
+    #[test]
+    fn values_compare_by_their_elements() {
+        let mut packer = Packer::default();
+        let packed = packer.pack(&slice("one", "d.test"));
+        let elements = |name: &str| {
+            let (kind, is_list, elements) = packed.device(0).attribute(name).expect("published").elements();
+            (kind, is_list, elements.map(<[u8]>::to_vec).collect::<Vec<_>>())
+        };
+        assert_eq!(elements("version"), (ValueKind::Version, false, vec![b"1.2.3-rc.1".to_vec()]));
+        assert_eq!(elements("versions"), (ValueKind::Version, true, vec![b"1.0.0".to_vec()]));
+        assert_eq!(elements("several"), (ValueKind::Int, false, vec![4_i64.to_le_bytes().to_vec()]));
+        assert_eq!(elements("none"), (ValueKind::Int, true, vec![]));
+        assert_eq!(elements("nothing"), (ValueKind::Unknown, false, vec![]));
+        assert_eq!(packed.layout().named("a").as_slice(), [1]);
+    }
+
+    #[test]
+    fn parts_that_no_slice_uses_are_dropped() {
+        let mut packer = Packer::default();
+        for n in 0..4 * SWEEP_FROM {
+            let mut slice = slice("one", "d.test");
+            slice.spec.devices.as_mut().expect("devices")[0].capacity.clear();
+            slice.spec.devices.as_mut().expect("devices")[1].node_name = Some(format!("node-{n}"));
+            packer.pack(&slice);
+        }
+        assert!(packer.kinds.len() < 2 * SWEEP_FROM, "{}", packer.kinds.len());
     }
 }

@@ -3,6 +3,8 @@
 //! What looks like a scan over nodes is not one: nodes that failed an equal wish before are left out until they change
 //! (`node_index`), and a node whose free devices do not suffice by number is turned away before it is searched.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::cluster::{Cluster, NodeNumber};
@@ -11,7 +13,7 @@ use crate::fault::{Fault, FaultKind, Scope, Stop};
 use crate::features::Features;
 use crate::learned::Learned;
 use crate::limits::Limits;
-use crate::node_index::Wish;
+use crate::node_index::{Beginning, Rank, Wish};
 use crate::node_view::{NodeView, Position};
 use crate::plan::{self, Plan};
 use crate::pool_view::Health;
@@ -63,9 +65,12 @@ pub fn place(cluster: &Cluster, unit: &CompiledUnit, policy: Policy, limits: &Li
     }
     let mut learned = cluster.learned();
     learned.index.refresh(cluster);
-    let least = unit.least_devices();
-    let mut wish = learned.index.take(unit.signature(), |node| cluster.n_free_at_most(node) >= least);
-    let answer = first_fit(cluster, &mut learned, unit, &mut wish, limits);
+    let uses_wide = cluster.uses_wide(&mut learned.wide_matches, unit);
+    let mut wish = learned.index.take(unit.signature(), || Beginning {
+        uses_wide,
+        may_fit: |node| cluster.n_free_at_most(node, uses_wide) >= unit.least_devices(),
+    });
+    let answer = first_fit(cluster, &mut learned, unit, &mut wish, uses_wide, limits);
     learned.index.put_back(unit.signature(), wish);
     answer
 }
@@ -75,28 +80,32 @@ fn first_fit(
     learned: &mut Learned,
     unit: &CompiledUnit,
     wish: &mut Wish,
+    uses_wide: bool,
     limits: &Limits<'_>,
 ) -> Result<Plan, Unallocatable> {
     let mut steps = 0;
     let mut undecided = false;
-    let mut rank = 0;
-    while let Some(candidate) = wish.may_fit.next(rank) {
-        rank = candidate + 1;
-        let node = learned.index.node_at(candidate);
-        if !cluster.node(node).is_some_and(|node| node.is_schedulable()) {
+    let mut from = Rank::default();
+    while let Some((rank, node)) = learned.index.next(wish, from) {
+        from = rank.next();
+        let Some(entry) = cluster.node(node).filter(|node| node.is_schedulable()) else {
+            continue;
+        };
+        if cluster.n_free_at_most(node, uses_wide) < unit.least_devices() {
+            learned.index.rule_out(wish, rank);
             continue;
         }
-        wish.node_faults.remove(&candidate);
+        wish.node_faults.remove(&entry.name);
         match try_node(cluster, learned, unit, node, limits, &mut steps) {
             Ok(plan) => return Ok(plan),
             Err(Stop::Cancelled) => return Err(Unallocatable::cancelled()),
             Err(Stop::Fault(fault)) if fault.kind.is_pool_trouble() => {
-                wish.may_fit.remove(candidate);
-                wish.node_faults.insert(candidate, fault);
+                learned.index.rule_out(wish, rank);
+                wish.node_faults.insert(Arc::clone(&entry.name), fault);
             }
             Err(Stop::Fault(fault)) => return Err(Unallocatable::fault(fault)),
             Err(Stop::Undecided) => undecided = true,
-            Err(Stop::DoesNotFit) => wish.may_fit.remove(candidate),
+            Err(Stop::DoesNotFit) => learned.index.rule_out(wish, rank),
         }
         if steps > limits.steps_max {
             undecided = true;
@@ -119,9 +128,6 @@ fn try_node(
     limits: &Limits<'_>,
     steps: &mut u64,
 ) -> Result<Plan, Stop> {
-    if cluster.n_free_at_most(node) < unit.least_devices() {
-        return Err(Stop::DoesNotFit);
-    }
     let view = cluster.node_view(learned, node).ok_or(Stop::DoesNotFit)?;
     if cluster.bad_selector().is_none() && is_short_by_count(unit, &view, cluster.features()) {
         return Err(Stop::DoesNotFit);

@@ -286,6 +286,30 @@ fn a_device_wakes_the_units_that_it_could_serve() {
 }
 
 #[test]
+fn a_partition_wakes_the_units_that_its_counters_could_serve() {
+    let mut cluster = cluster();
+    let device = |name: &str, set: &str, slices: u64| {
+        let counters = json!([{"counterSet": set, "counters": {"slices": {"value": slices.to_string()}}}]);
+        json!({"name": name, "attributes": {"slices": {"int": slices}}, "consumesCounters": counters})
+    };
+    let pool = json!({"name": "a", "generation": 1, "resourceSliceCount": 2});
+    let sets = json!([{"name": "gpu-0", "counters": {"slices": {"value": "4"}}}, {"name": "gpu-1", "counters": {"slices": {"value": "4"}}}]);
+    let devices = json!([device("full-0", "gpu-0", 4), device("quarter-0", "gpu-0", 1), device("quarter-1", "gpu-1", 1)]);
+    for (name, field, value) in [("counters", "sharedCounters", sets), ("devices", "devices", devices)] {
+        let mut spec = json!({"driver": GPU, "pool": pool, "nodeName": "a"});
+        spec[field] = value;
+        cluster.put_slice(object(&json!({"metadata": {"name": name}, "spec": spec})));
+    }
+    let mut whole = gpus(1);
+    whole["requests"][0]["exactly"]["selectors"] =
+        json!([{"cel": {"expression": format!("device.attributes[\"{GPU}\"].slices == 4")}}]);
+    let unit = compile(&cluster, &whole);
+    let wakes = |device: &str| wake_matches(&cluster, &unit, &DeviceId::new(GPU, "a", device));
+    assert!(wakes("quarter-0"), "it leaves room for the whole");
+    assert!(!wakes("quarter-1"), "it is a part of another");
+}
+
+#[test]
 fn claims_of_a_unit_share_a_node_and_its_devices() {
     let cluster = nodes_with_gpus(&["a", "b"], 3);
     let unit = compile_unit(&cluster, &[claim(1, &gpus(2)), claim(2, &gpus(1))]).expect("no fault");

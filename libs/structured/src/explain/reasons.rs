@@ -134,7 +134,7 @@ pub(crate) fn on_node(cluster: &Cluster, unit: &CompiledUnit, node: &NodeView<'_
 /// The reasons over all schedulable nodes; a pool that several nodes see is counted once. O(pools × requests).
 pub(crate) fn on_all_nodes(cluster: &Cluster, learned: &mut Learned, unit: &CompiledUnit) -> Vec<RequestReasons> {
     let mut counting = Counting::new(unit, cluster.features());
-    for node in learned.index.ranked().to_vec() {
+    for node in learned.index.in_order().collect::<Vec<_>>() {
         if !cluster.node(node).is_some_and(|node| node.is_schedulable()) {
             continue;
         }
