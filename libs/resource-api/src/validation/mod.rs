@@ -122,7 +122,17 @@ pub fn check_update(new: &AnyObject, old: &AnyObject, ctx: &ValidationContext<'_
     })
 }
 
-/// Every rule that an update of the status breaks, except those about admin access and authorization. `None`: the two
+/// Every rule that an update of the status in a version breaks; else as [`check_status_update`].
+pub fn check_status_update_in(version: ApiVersion, new: &AnyObject, old: &AnyObject) -> Option<Vec<FieldError>> {
+    match (new, old) {
+        (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => {
+            Some(taint_rule::check_status_update_in(version, new, old))
+        }
+        _ => check_status_update(new, old),
+    }
+}
+
+/// Every rule that an update of the status in v1 breaks, except those about admin access and authorization. `None`: the two
 /// are not of one kind, or the kind has no status of its own.
 pub fn check_status_update(new: &AnyObject, old: &AnyObject) -> Option<Vec<FieldError>> {
     match (new, old) {

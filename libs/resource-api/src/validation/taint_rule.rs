@@ -25,24 +25,33 @@ pub fn check_update(new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldEr
 /// changes.
 pub fn check_update_in(version: ApiVersion, new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
     let mut errors = FieldErrors::new();
-    meta::check_update(&new.metadata, &old.metadata, &mut errors);
-    if version.needs_resource_version(Kind::DeviceTaintRule) {
-        meta::check_has_resource_version(&new.metadata, &mut errors);
-    }
+    check_metadata(version, new, old, &mut errors);
     check_spec(&new.spec, Some(&old.spec), &mut errors);
     errors.into_vec()
 }
 
-/// Every rule that a changed status breaks.
+/// Every rule that a status changed in v1 breaks.
 pub fn check_status_update(new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
+    check_status_update_in(ApiVersion::V1, new, old)
+}
+
+/// Every rule that a status changed in a version breaks; M4 as in [`check_update_in`].
+pub fn check_status_update_in(version: ApiVersion, new: &DeviceTaintRule, old: &DeviceTaintRule) -> Vec<FieldError> {
     let mut errors = FieldErrors::new();
-    meta::check_update(&new.metadata, &old.metadata, &mut errors);
+    check_metadata(version, new, old, &mut errors);
     check_conditions(
         &new.status.conditions,
         &FieldPath::root("status").child("conditions"),
         &mut errors,
     );
     errors.into_vec()
+}
+
+fn check_metadata(version: ApiVersion, new: &DeviceTaintRule, old: &DeviceTaintRule, errors: &mut FieldErrors) {
+    meta::check_update(&new.metadata, &old.metadata, errors);
+    if version.needs_resource_version(Kind::DeviceTaintRule) {
+        meta::check_has_resource_version(&new.metadata, errors);
+    }
 }
 
 fn check_spec(spec: &DeviceTaintRuleSpec, old: Option<&DeviceTaintRuleSpec>, errors: &mut FieldErrors) {
