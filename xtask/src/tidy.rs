@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("resource-api", &[], &[]),
     ("device-selectors", &["resource-api"], &[]),
     ("structured", &["resource-api", "device-selectors"], &[]),
+    ("apiserver", &["resource-api"], &[]),
     ("store", &["resource-api"], &["testkit"]),
     ("bus", &["resource-api"], &["testkit", "embedded"]),
     ("follower", &["resource-api", "store", "bus", "chassis"], &["testkit", "embedded"]),
@@ -37,7 +38,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Crates of data and decisions: no runtime, no I/O, no clock, no randomness.
-const PURE: &[&str] = &["resource-api", "device-selectors", "structured"];
+const PURE: &[&str] = &["resource-api", "device-selectors", "structured", "apiserver"];
 
 /// What a pure crate may not link.
 const IMPURE: &[&str] = &["tokio", "tonic", "sqlx", "async-nats", "axum", "rand", "tracing-subscriber"];

@@ -194,6 +194,8 @@ impl Pool {
     }
 
     /// How many devices nobody holds whole, over slices of all generations: no node finds more than that free here.
+    ///
+    /// Kept for pools whose slices name one node; only there it says something about a node.
     pub(crate) fn n_free(&self) -> usize {
         self.n_free
     }
@@ -217,7 +219,7 @@ impl Pool {
         if device_use.is_empty() {
             self.uses.remove(device);
         }
-        if was_held != is_held {
+        if was_held != is_held && self.nodes.len() == 1 {
             let layouts = self.slices.iter().map(|entry| entry.slice.layout());
             let n_published: usize = layouts.map(|layout| layout.named(device).len()).sum();
             self.n_free = if is_held { self.n_free - n_published } else { self.n_free + n_published };

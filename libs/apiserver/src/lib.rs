@@ -1,0 +1,1 @@
+//! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
