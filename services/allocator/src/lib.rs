@@ -21,8 +21,16 @@ use tokio_util::sync::CancellationToken;
 pub use config::Config;
 use engine::{Engine, EngineLimits, Input, Stats};
 
-/// The kinds that decide what fits.
-const KINDS: [&str; 5] = ["deviceclasses", "nodes", "resourceslices", "resourceclaims", "units"];
+/// The kinds that decide what fits, in the order in which they are loaded: what the others are read with comes first.
+const KINDS: [&str; 7] = [
+    store::GATES_KIND,
+    "deviceclasses",
+    "devicetaintrules",
+    "nodes",
+    "resourceslices",
+    "resourceclaims",
+    "units",
+];
 
 /// What an allocator needs.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use resource_api::unit::Unit;
+use resource_api::wire::Time;
 use store::{Store, StoreError, Stored, Writer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -70,7 +71,7 @@ pub(crate) async fn run_engine(
                 break;
             }
         }
-        more = backlog.len() < BACKLOG_MAX && engine.decide(now_ms(), &mut produced);
+        more = backlog.len() < BACKLOG_MAX && engine.decide(now_ms(), Time::new(jiff::Timestamp::now()), &mut produced);
         stats.round_seconds.observe(began.elapsed().as_secs_f64());
         backlog.extend(produced.drain(..));
         while let (Ok(room), false) = (effects.try_reserve(), backlog.is_empty()) {

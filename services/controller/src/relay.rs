@@ -8,7 +8,16 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The kinds that others follow.
-const KINDS: [&str; 5] = ["deviceclasses", "nodes", "resourceslices", "resourceclaims", "units"];
+const KINDS: [&str; 8] = [
+    store::GATES_KIND,
+    "deviceclasses",
+    "devicetaintrules",
+    "nodes",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "resourceslices",
+    "units",
+];
 
 /// Relays while this process leads, until `stop`.
 pub(crate) async fn run(store: Store, bus: Bus, id: String, leading: watch::Receiver<bool>, stop: CancellationToken) {

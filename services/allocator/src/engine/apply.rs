@@ -10,11 +10,13 @@ use resource_api::ids::{DeviceId, PoolId};
 use resource_api::node::Node;
 use resource_api::shard::pool_shard;
 use resource_api::slice::ResourceSlice;
+use resource_api::taint::DeviceTaintRule;
 use resource_api::unit::{Unit, UnitPhase};
 use serde::Deserialize;
 use store::{EventRow, Operation, Stored};
 use uuid::Uuid;
 
+use super::gates::HeldDevice;
 use super::queue::Place;
 use super::{Engine, PoolFacts, State, Waiting, WaitingClaim};
 
@@ -23,7 +25,11 @@ use super::{Engine, PoolFacts, State, Waiting, WaitingClaim};
 pub(super) struct Changes {
     pub(super) freed: Vec<DeviceId>,
     pub(super) pools: BTreeSet<PoolId>,
+    /// Pools with counters in which something became free: any of their devices may fit now.
+    pub(super) relieved: BTreeSet<PoolId>,
     pub(super) classes: BTreeSet<Arc<str>>,
+    /// Feature gates were switched.
+    pub(super) gates: bool,
     /// Nodes came, went or changed: anything may fit now.
     pub(super) everything: bool,
 }
@@ -86,6 +92,8 @@ impl Engine {
             "resourceslices" => self.on_slice(change),
             "deviceclasses" => self.on_class(change),
             "nodes" => self.on_node(change),
+            "devicetaintrules" => self.on_taint_rule(change),
+            store::GATES_KIND => self.on_gates(change),
             _ => Ok(()),
         };
         if let Err(error) = applied {
@@ -107,13 +115,20 @@ impl Engine {
         match results {
             Some(results) => {
                 self.claims.remove(&change.uid);
-                self.held.insert(change.uid);
+                let is_new = self.held.insert(change.uid, HeldDevice::of(&results)).is_none();
                 self.cluster.take(change.uid.into(), &results);
+                if is_new {
+                    // Whoever waits for a share learns that what is left may do for it as well.
+                    let shares = results.iter().filter(|result| result.share_id.is_some());
+                    self.changes
+                        .freed
+                        .extend(shares.map(DeviceRequestAllocationResult::device_id));
+                }
             }
             None => {
                 // A claim with a commit under way keeps what was taken for it until that is settled, unless it is gone.
-                if self.held.remove(&change.uid) || change.deleted {
-                    self.changes.freed.extend(self.cluster.release(change.uid.into()));
+                if self.held.remove(&change.uid).is_some() || change.deleted {
+                    self.let_go(change.uid);
                 }
                 if change.deleted {
                     self.claims.remove(&change.uid);
@@ -133,6 +148,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// What the claim had is free.
+    pub(super) fn let_go(&mut self, claim: Uuid) {
+        let freed = self.cluster.release(claim.into());
+        for device in &freed {
+            let pool = device.pool_id();
+            if self.pools.get(&pool).is_some_and(|facts| facts.counted) {
+                self.changes.relieved.insert(pool);
+            }
+        }
+        self.changes.freed.extend(freed);
     }
 
     /// Units that were seen before all of their claims: kinds arrive side by side.
@@ -207,6 +234,7 @@ impl Engine {
             if let Some(facts) = self.pools.get_mut(&pool) {
                 facts.slices.remove(change.name);
                 facts.inventory = change.sequence;
+                facts.counted = has_counters(facts);
                 if facts.slices.is_empty() {
                     self.pools.remove(&pool);
                 }
@@ -220,9 +248,11 @@ impl Engine {
             shard: pool_shard(slice.spec.node_name.as_deref(), &pool.driver, &pool.pool),
             inventory: 0,
             slices: BTreeMap::new(),
+            counted: false,
         });
         facts.inventory = facts.inventory.max(change.sequence);
         facts.slices.insert(change.name.clone(), slice.clone());
+        facts.counted = has_counters(facts);
         self.slice_pools.insert(change.name.clone(), pool.clone());
         self.cluster.put_slice(slice);
         self.changes.pools.insert(pool);
@@ -232,9 +262,11 @@ impl Engine {
     fn on_class(&mut self, change: &Change<'_>) -> Result<(), serde_json::Error> {
         if change.deleted {
             self.cluster.remove_class(change.name);
+            self.classes.remove(change.name);
         } else {
-            let class: DeviceClass = serde_json::from_str(change.body)?;
-            self.cluster.put_class(Arc::new(class));
+            let class: Arc<DeviceClass> = Arc::new(serde_json::from_str(change.body)?);
+            self.classes.insert(change.name.clone(), class.clone());
+            self.cluster.put_class(class);
         }
         // Compiled units carry their classes' selectors.
         for waiting in self.units.values_mut() {
@@ -247,13 +279,45 @@ impl Engine {
     fn on_node(&mut self, change: &Change<'_>) -> Result<(), serde_json::Error> {
         if change.deleted {
             self.cluster.remove_node(change.name);
+            self.nodes.remove(change.name);
         } else {
             let node: Node = serde_json::from_str(change.body)?;
-            self.cluster.put_node(structured::NodeFacts::of(&node));
+            let facts = structured::NodeFacts::of(&node);
+            self.nodes.insert(change.name.clone(), facts.clone());
+            self.cluster.put_node(facts);
         }
         self.changes.everything = true;
         Ok(())
     }
+
+    /// Devices that lose a taint, or get another one, may serve who waits.
+    fn on_taint_rule(&mut self, change: &Change<'_>) -> Result<(), serde_json::Error> {
+        let before = if change.deleted {
+            self.cluster.remove_taint_rule(change.name);
+            self.taint_rules.remove(change.name)
+        } else {
+            let rule: Arc<DeviceTaintRule> = Arc::new(serde_json::from_str(change.body)?);
+            self.cluster.put_taint_rule(rule.clone());
+            self.taint_rules.insert(change.name.clone(), rule)
+        };
+        if let Some(before) = before {
+            let concerned = self.pools.keys().filter(|pool| concerns(&before, pool));
+            self.changes.pools.extend(concerned.cloned());
+        }
+        Ok(())
+    }
+}
+
+fn has_counters(facts: &PoolFacts) -> bool {
+    facts.slices.values().any(|slice| !slice.spec.shared_counters().is_empty())
+}
+
+/// The rule may put its taint on a device of the pool.
+fn concerns(rule: &DeviceTaintRule, pool: &PoolId) -> bool {
+    rule.spec.device_selector.as_ref().is_some_and(|selector| {
+        selector.driver.as_ref().is_none_or(|driver| *driver == pool.driver)
+            && selector.pool.as_ref().is_none_or(|name| *name == pool.pool)
+    })
 }
 
 /// A new state of an object.

@@ -1,13 +1,14 @@
 //! Decisions: wake, order, search, and the mutations that carry a decision to the database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use resource_api::claim::{ResourceClaim, ResourceClaimConsumerReference};
+use resource_api::gates::Gate;
 use resource_api::ids::{DeviceId, PoolId};
 use resource_api::shard::{home_shard, node_shard};
 use resource_api::unit::UnitPhase;
-use store::{Fence, Mutation, Op, PoolCheck, Take, UnitQueue, Write};
+use store::{Fence, Mutation, Op, PoolCheck, PublishedPool, UnitQueue, Write};
 use structured::{CompiledUnit, Plan, Policy, Unallocatable};
 use uuid::Uuid;
 
@@ -21,7 +22,7 @@ impl Engine {
     /// Wakes the units that the changes since the last call could help.
     pub(super) fn wake(&mut self, now_ms: u64) {
         let changes = std::mem::take(&mut self.changes);
-        if !changes.classes.is_empty() {
+        if !changes.classes.is_empty() || changes.gates {
             return self.start_over();
         }
         if self.queue.groups_len() == 0 {
@@ -34,9 +35,11 @@ impl Engine {
             self.on_woken(woken, now_ms);
         }
         let mut candidates: Vec<DeviceId> = changes.freed;
-        for pool in &changes.pools {
+        for pool in changes.pools.union(&changes.relieved) {
             candidates.extend(self.free_devices(pool));
         }
+        candidates.sort();
+        candidates.dedup();
         let inventory_changed = !changes.pools.is_empty();
         if candidates.is_empty() && !inventory_changed {
             return;
@@ -61,31 +64,38 @@ impl Engine {
         }
     }
 
-    /// A class changed: what units ask for may mean something else now.
+    /// Classes or gates changed: what units ask for may mean something else now.
     fn start_over(&mut self) {
         self.queue.clear_groups();
         let all: Vec<Uuid> = self.units.keys().copied().collect();
         for unit in all {
             let Some(waiting) = self.units.get_mut(&unit) else { continue };
             waiting.compiled = None;
-            if matches!(waiting.state, State::Parked | State::Due | State::Foreign) {
-                self.enter(unit);
+            match &mut waiting.state {
+                State::Parked | State::Due | State::Foreign => self.enter(unit),
+                State::Recording { woken } => *woken = true,
+                State::Incomplete | State::Committing | State::Paused => {}
             }
         }
     }
 
+    /// Devices of the pool that somebody could be given, or a share of them.
     fn free_devices(&self, pool: &PoolId) -> Vec<DeviceId> {
         let Some(facts) = self.pools.get(pool) else {
             return Vec::new();
         };
-        let names = facts.slices.values().flat_map(|slice| slice.spec.devices());
-        names
-            .map(|device| DeviceId {
-                driver: pool.driver.clone(),
-                pool: pool.pool.clone(),
-                device: device.name.clone(),
+        let published = facts.slices.values().flat_map(|slice| slice.spec.devices());
+        published
+            .map(|device| {
+                let id = DeviceId {
+                    driver: pool.driver.clone(),
+                    pool: pool.pool.clone(),
+                    device: device.name.clone(),
+                };
+                (device.is_shareable(), id)
             })
-            .filter(|device| self.cluster.holder(device).is_none())
+            .filter(|(is_shareable, device)| *is_shareable || self.cluster.holder(device).is_none())
+            .map(|(_, device)| device)
             .collect()
     }
 
@@ -185,7 +195,16 @@ impl Engine {
         }
         self.stats.attempt(&compiled);
         match self.search(&compiled) {
-            Ok(plan) => self.propose(place, plan, effects),
+            Ok(plan) => {
+                let shares = plan.claims.iter().flat_map(|(_, allocation)| &allocation.devices.results);
+                if shares.into_iter().any(|result| result.share_id.is_some()) {
+                    // What is left of the device may do for the next that asks the same.
+                    let mine = self.mine.clone();
+                    self.queue
+                        .wake_next(compiled.signature(), |unit| Self::owns(&mine, unit));
+                }
+                self.propose(place, plan, now_ms, effects);
+            }
             Err(refusal) => self.refuse(place, &compiled, Arc::new(Refused::new(refusal)), now_ms, effects),
         }
     }
@@ -227,10 +246,10 @@ impl Engine {
         Ok(compiled)
     }
 
-    fn propose(&mut self, place: Place, plan: Plan, effects: &mut Vec<Effect>) {
+    fn propose(&mut self, place: Place, plan: Plan, now_ms: u64, effects: &mut Vec<Effect>) {
         let Some(mutation) = self.allocation(place.unit, &plan) else {
-            // An object of the plan vanished between compiling and now; the log will say so.
-            return;
+            // An object of the plan vanished between compiling and now: the log will say so. Or the plan contradicts what is published.
+            return self.pause(place.unit, now_ms);
         };
         for (claim, allocation) in &plan.claims {
             self.cluster.take(*claim, &allocation.devices.results);
@@ -255,22 +274,43 @@ impl Engine {
     /// The commit that makes `plan` true, or nothing.
     fn allocation(&self, uid: Uuid, plan: &Plan) -> Option<Mutation> {
         let waiting = self.units.get(&uid)?;
-        let mut mutation = Mutation::default();
+        let mut mutation = Mutation {
+            gates: Some(self.gates.position),
+            ..Mutation::default()
+        };
         let mut shards = BTreeSet::from([home_shard(uid)]);
-        let mut pools = BTreeSet::new();
+        let mut published = BTreeMap::new();
+        for pool in &plan.pools {
+            let facts = self.pools.get(pool)?;
+            shards.insert(facts.shard);
+            mutation.pool_checks.push(PoolCheck {
+                driver: pool.driver.as_str().into(),
+                pool: pool.pool.as_str().into(),
+                inventory: facts.inventory,
+            });
+            published.insert(pool.clone(), PublishedPool::of(facts.slices.values().map(AsRef::as_ref)));
+        }
         for (claim_uid, allocation) in &plan.claims {
             let claim_uid = Uuid::from(*claim_uid);
             let known = self.claims.get(&claim_uid)?;
             let mut claim: ResourceClaim = serde_json::from_str(&known.body).ok()?;
+            let mut allocation = allocation.clone();
+            if self.gates.gates.is_on(Gate::DRADeviceBindingConditions) {
+                allocation.allocation_timestamp = self.wall;
+            }
+            let write = mutation.writes.len();
+            if let Err(error) = mutation.take(write, claim_uid, &allocation.devices.results, &published) {
+                tracing::error!(claim.uid = %claim_uid, %error, "a plan contradicts itself");
+                return None;
+            }
             let status = &mut claim.status;
-            status.allocation = Some(allocation.clone());
+            status.allocation = Some(allocation);
             status.reserved_for = vec![ResourceClaimConsumerReference {
                 api_group: "dray.v1".to_owned(),
                 resource: "units".to_owned(),
                 name: uid.to_string(),
                 uid: uid.to_string(),
             }];
-            let write = mutation.writes.len();
             mutation.writes.push(Write {
                 kind: "resourceclaims".into(),
                 namespace: claim.metadata.namespace.as_str().into(),
@@ -284,28 +324,6 @@ impl Engine {
                 part_of: None,
                 cause: Some("allocated".into()),
                 trace: waiting.trace.clone(),
-            });
-            for result in allocation.devices.results.iter().filter(|r| !r.admin_access.unwrap_or(false)) {
-                pools.insert(PoolId {
-                    driver: result.driver.clone(),
-                    pool: result.pool.clone(),
-                });
-                mutation.takes.push(Take {
-                    write,
-                    driver: result.driver.as_str().into(),
-                    pool: result.pool.as_str().into(),
-                    device: result.device.as_str().into(),
-                    claim: claim_uid,
-                });
-            }
-        }
-        for pool in pools {
-            let facts = self.pools.get(&pool)?;
-            shards.insert(facts.shard);
-            mutation.pool_checks.push(PoolCheck {
-                driver: pool.driver.as_str().into(),
-                pool: pool.pool.as_str().into(),
-                inventory: facts.inventory,
             });
         }
         mutation.fences = shards.into_iter().map(|shard| self.fence(shard)).collect();

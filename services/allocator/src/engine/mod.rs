@@ -5,6 +5,7 @@
 
 mod apply;
 mod decide;
+mod gates;
 mod queue;
 mod settle;
 mod stats;
@@ -12,15 +13,20 @@ mod stats;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use resource_api::class::DeviceClass;
+use resource_api::gates::{FeatureGates, Gate};
 use resource_api::ids::PoolId;
 use resource_api::slice::ResourceSlice;
+use resource_api::taint::DeviceTaintRule;
 use resource_api::unit::Unit;
-use store::{EventRow, Mutation, Outcome, StoreError, Stored};
-use structured::{Cluster, CompiledUnit};
+use resource_api::wire::Time;
+use store::{EventRow, GatesAt, Mutation, Outcome, StoreError, Stored};
+use structured::{Cluster, CompiledUnit, Features, NodeFacts};
 use uuid::Uuid;
 
 pub(crate) use stats::Stats;
 
+use gates::HeldDevice;
 use queue::{Place, Queue};
 
 /// What reaches the engine.
@@ -137,12 +143,20 @@ struct PoolFacts {
     shard: u16,
     inventory: u64,
     slices: BTreeMap<Arc<str>, Arc<ResourceSlice>>,
+    /// It has counters: what becomes free of one device may help another.
+    counted: bool,
 }
 
 /// One allocator's mind.
 pub(crate) struct Engine {
     limits: EngineLimits,
     cluster: Cluster,
+    /// What the cluster was made with.
+    gates: GatesAt,
+    /// Beside slices and claims, what the cluster was told: when gates are switched, it is made anew.
+    classes: BTreeMap<Arc<str>, Arc<DeviceClass>>,
+    nodes: HashMap<Arc<str>, NodeFacts>,
+    taint_rules: BTreeMap<Arc<str>, Arc<DeviceTaintRule>>,
     pools: HashMap<PoolId, PoolFacts>,
     /// Slice object name to its pool: a deletion names only the slice.
     slice_pools: HashMap<Arc<str>, PoolId>,
@@ -151,8 +165,8 @@ pub(crate) struct Engine {
     incomplete: HashSet<Uuid>,
     /// Claims of units that wait, and claims whose unit has not been seen yet.
     claims: HashMap<Uuid, WaitingClaim>,
-    /// Claims that hold devices.
-    held: HashSet<Uuid>,
+    /// Claims that are allocated, and what they have.
+    held: HashMap<Uuid, Box<[HeldDevice]>>,
     queue: Queue,
     epochs: Vec<u64>,
     mine: Arc<Vec<bool>>,
@@ -166,6 +180,8 @@ pub(crate) struct Engine {
     /// The highest sequence applied.
     position: u64,
     last_sweep_ms: u64,
+    /// The time of day that allocations carry.
+    wall: Option<Time>,
     stats: Stats,
 }
 
@@ -174,13 +190,17 @@ impl Engine {
     pub(crate) fn new(limits: EngineLimits, stats: Stats) -> Self {
         Self {
             limits,
-            cluster: Cluster::new(structured::Features::default()),
+            cluster: Cluster::new(features_of(FeatureGates::default())),
+            gates: GatesAt::default(),
+            classes: BTreeMap::new(),
+            nodes: HashMap::new(),
+            taint_rules: BTreeMap::new(),
             pools: HashMap::new(),
             slice_pools: HashMap::new(),
             units: HashMap::new(),
             incomplete: HashSet::new(),
             claims: HashMap::new(),
-            held: HashSet::new(),
+            held: HashMap::new(),
             queue: Queue::default(),
             epochs: Vec::new(),
             mine: Arc::new(Vec::new()),
@@ -191,6 +211,7 @@ impl Engine {
             changes: apply::Changes::default(),
             position: 0,
             last_sweep_ms: 0,
+            wall: None,
             stats,
         }
     }
@@ -208,8 +229,9 @@ impl Engine {
     }
 
     /// Wakes what the inputs may have helped, then decides due units until the burst is over or too many commits are under way.
-    /// Returns whether more is due right now.
-    pub(crate) fn decide(&mut self, now_ms: u64, effects: &mut Vec<Effect>) -> bool {
+    /// Returns whether more is due right now. `wall`: the time of day.
+    pub(crate) fn decide(&mut self, now_ms: u64, wall: Time, effects: &mut Vec<Effect>) -> bool {
+        self.wall = Some(wall);
         self.complete_units();
         self.wake(now_ms);
         self.resume_paused(now_ms);
@@ -243,3 +265,11 @@ impl Engine {
         Self::owns(&self.mine, unit)
     }
 }
+
+/// What the gates switch in the allocation core.
+fn features_of(gates: FeatureGates) -> Features {
+    Features::only(gates.on().map(Gate::name))
+}
+
+#[cfg(test)]
+mod tests;

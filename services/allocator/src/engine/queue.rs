@@ -133,6 +133,12 @@ impl Queue {
         self.due.insert(place)
     }
 
+    /// Wakes the oldest unit of the group if `mine` holds for it; whoever owns it learns of the change from the log otherwise.
+    pub(crate) fn wake_next(&mut self, signature: &Signature, mine: impl Fn(Uuid) -> bool) -> bool {
+        let oldest = self.groups.get(signature).and_then(|group| group.units.first());
+        oldest.is_some_and(|place| mine(place.unit)) && self.wake_own(signature, mine)
+    }
+
     /// Wakes the oldest units of each group: as many as `credits` says for it. Those for which `mine` holds become due. The others leave
     /// their group too and are returned: their owner tries them, and the next change must not count on them a second time.
     pub(crate) fn wake(&mut self, credits: impl Fn(&Group) -> usize, mine: impl Fn(Uuid) -> bool) -> Woken {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resource_api::shard::{home_shard, node_shard};
+use resource_api::shard::home_shard;
 use resource_api::unit::{Unit, UnitPhase};
 use store::{Outcome, Remedy, StoreError, Stored};
 use uuid::Uuid;
@@ -86,13 +86,13 @@ impl Engine {
     /// What a lost plan had taken is free again, unless the log has meanwhile given it to the claim.
     fn give_back(&mut self, claims: &[Uuid]) {
         for claim in claims {
-            if !self.held.contains(claim) {
-                self.changes.freed.extend(self.cluster.release((*claim).into()));
+            if !self.held.contains_key(claim) {
+                self.let_go(*claim);
             }
         }
     }
 
-    fn pause(&mut self, uid: Uuid, now_ms: u64) {
+    pub(super) fn pause(&mut self, uid: Uuid, now_ms: u64) {
         let Some(waiting) = self.units.get_mut(&uid) else { return };
         let pause = (PAUSE_MS << waiting.losses.min(8)).min(PAUSE_MAX_MS);
         // Spread by the unit's own bits, so that two allocators that collided do not collide again.
@@ -143,10 +143,7 @@ impl Engine {
             return;
         }
         let before = std::mem::replace(&mut self.mine, Arc::new(mine));
-        let now = self.mine.clone();
-        self.cluster.prefer_nodes(Arc::new(move |node: &str| {
-            now.get(usize::from(node_shard(node))).copied().unwrap_or(false)
-        }));
+        self.prefer_own_nodes();
         let moved: Vec<Uuid> = self
             .units
             .iter()

@@ -4,6 +4,7 @@
 
 mod allocate;
 mod client_commands;
+mod devices;
 mod import;
 mod installation;
 mod kill;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resource_api::ids::PoolId;
+use resource_api::ids::{PoolId, Sequence};
 use resource_api::object::{AnyObject, Kind};
 use resource_api::slice::ResourceSlice;
 use resource_api::unit::UNIT_ANNOTATION;
@@ -89,6 +89,14 @@ impl ObjectsService {
                 .or_insert_with(|| unit.clone());
         }
         check_unit_annotation(&wanted, Some(&before))?;
+        // A version says which state the caller has seen; without one, it is the state that is here.
+        let seen = *wanted.metadata_mut().resource_version.get_or_insert(Sequence(old.sequence));
+        if seen != Sequence(old.sequence) {
+            return Err(error::aborted(format!(
+                "{} {:?} is at resourceVersion {}, not {seen}: read it again",
+                old.kind, old.name, old.sequence
+            )));
+        }
         let admitted = self
             .0
             .admission

@@ -324,6 +324,13 @@ pub(super) fn devices_of(body: &str) -> Result<Vec<pb::AllocatedDevice>, Status>
         driver: r.driver.as_str().to_owned(),
         pool: r.pool.as_str().to_owned(),
         device: r.device.as_str().to_owned(),
+        admin_access: r.admin_access.unwrap_or(false),
+        share_id: r.share_id.map(|id| id.as_str().to_owned()).unwrap_or_default(),
+        consumed_capacity: r
+            .consumed_capacity
+            .into_iter()
+            .map(|(name, amount)| (name, amount.to_string()))
+            .collect(),
     };
     Ok(results.into_iter().map(device).collect())
 }

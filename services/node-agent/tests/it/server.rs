@@ -92,6 +92,7 @@ impl Server {
                 driver: driver.into(),
                 pool: node.into(),
                 device: device.into(),
+                ..pb::AllocatedDevice::default()
             };
             let claim = pb::DesiredClaim {
                 node: node.into(),
