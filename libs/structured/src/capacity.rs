@@ -55,6 +55,15 @@ impl Consumption {
     }
 }
 
+/// A capacity that is too small for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shortfall {
+    pub(crate) capacity: String,
+    pub(crate) missing: Quantity,
+    /// Nothing that others give back would suffice.
+    pub(crate) even_empty: bool,
+}
+
 /// A request that no policy arithmetic can deal with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CapacityFault {
@@ -116,6 +125,33 @@ impl CapacityFacts {
             .zip(&consumption.quantities)
             .all(|(entry, consumed)| entry.allows(consumed, fractional) && *consumed <= entry.value);
         Ok(fits.then_some(consumption))
+    }
+
+    /// Which capacities are too small for a request beside what is held by shares out. None, if more of them would not help.
+    pub(crate) fn shortfalls(&self, requests: &[CapacityRequest], fractional: bool, held: Option<&[Amount]>) -> Vec<Shortfall> {
+        if requests.iter().any(|request| !self.names().any(|name| name == request.name)) {
+            return Vec::new();
+        }
+        let mut shortfalls = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let request = requests.iter().find(|request| request.name == entry.name);
+            let consumed = match entry.consumed(request.map(|request| &request.amount), fractional) {
+                Ok(consumed) if entry.allows(&consumed, fractional) => consumed,
+                Ok(_) | Err(_) => return Vec::new(),
+            };
+            let held = held.and_then(|held| held.get(index).copied()).unwrap_or_default();
+            let missing = Quantity::from_nanos(held.nanos(), entry.value.format())
+                .plus(&consumed)
+                .minus(&entry.value);
+            if missing.signum() > 0 {
+                shortfalls.push(Shortfall {
+                    capacity: entry.name.clone(),
+                    missing: Quantity::from_nanos(missing.nanos().unwrap_or(i128::MAX), entry.value.format()),
+                    even_empty: consumed > entry.value,
+                });
+            }
+        }
+        shortfalls
     }
 
     /// Whether the consumption fits beside what is held (by shares out) and reserved (in this call).

@@ -23,7 +23,7 @@ pub(crate) struct DeviceUse {
 }
 
 /// One share of a device.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     claim: Uid,
     id: ShareId,
@@ -96,6 +96,33 @@ impl DeviceUse {
             .filter_map(|share| share.consumed.get(capacity))
             .map(Amount::of)
             .sum()
+    }
+
+    /// Everybody who holds it whole or has a share, each once.
+    pub(crate) fn holders(&self) -> Vec<Uid> {
+        let mut holders: Vec<Uid> = self.whole.iter().copied().collect();
+        holders.extend(self.shares.iter().map(|share| share.claim));
+        let mut seen = Vec::new();
+        holders.retain(|holder| {
+            !seen.contains(holder) && {
+                seen.push(*holder);
+                true
+            }
+        });
+        holders
+    }
+
+    /// Shares consume less of a capacity, by `amount` in all, the first ones first.
+    pub(crate) fn give_back(&mut self, capacity: &str, amount: &Quantity) {
+        let mut left = amount.clone();
+        for share in &mut self.shares {
+            let Some(consumed) = Arc::make_mut(share).consumed.get_mut(capacity) else {
+                continue;
+            };
+            let given = if *consumed < left { consumed.clone() } else { left.clone() };
+            *consumed = consumed.minus(&given);
+            left = left.minus(&given);
+        }
     }
 
     /// A claim that holds it whole, or else one with a share.

@@ -42,7 +42,7 @@ use resource_api::claim::ResourceClaim;
 
 pub use check::{Violation, check};
 pub use cluster::{Cluster, NodeFacts, NodeOrder, Stats};
-pub use explain::{Explanation, Reason, RequestReasons, Unallocatable, UnallocatableKind, explain};
+pub use explain::{Change, Explanation, NearestMiss, Reason, RequestReasons, Unallocatable, UnallocatableKind, explain};
 pub use fault::{Fault, FaultKind, Scope};
 pub use features::Features;
 pub use limits::{Limits, RESULTS_PER_CLAIM_MAX};

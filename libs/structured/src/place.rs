@@ -129,10 +129,21 @@ fn try_node(
     steps: &mut u64,
 ) -> Result<Plan, Stop> {
     let view = cluster.node_view(learned, node).ok_or(Stop::DoesNotFit)?;
-    if cluster.bad_selector().is_none() && is_short_by_count(unit, &view, cluster.features()) {
+    decide_on(cluster, unit, &view, limits, steps)
+}
+
+/// Counts, then decides.
+pub(crate) fn decide_on(
+    cluster: &Cluster,
+    unit: &CompiledUnit,
+    view: &NodeView<'_>,
+    limits: &Limits<'_>,
+    steps: &mut u64,
+) -> Result<Plan, Stop> {
+    if cluster.bad_selector().is_none() && is_short_by_count(unit, view, cluster.features()) {
         return Err(Stop::DoesNotFit);
     }
-    decide(cluster, unit, &view, limits, steps)
+    decide(cluster, unit, view, limits, steps)
 }
 
 /// Whether some request, or all of them together, ask for more devices than are selectable and not held. Errs on the

@@ -138,10 +138,22 @@ impl CompiledUnit {
         range.map(|at| (at, &self.constraints[at]))
     }
 
-    /// `namespace/name` of the claim that a choice belongs to.
-    pub(crate) fn claim_name(&self, choice: &Choice) -> String {
-        let metadata = &self.claims[choice.claim].source.metadata;
-        format!("{}/{}", metadata.namespace, metadata.name)
+    /// The selectors that a choice has of its own, beside those of its class.
+    pub(crate) fn selectors_of(&self, choice: &Choice) -> &[DeviceSelector] {
+        let (request, alternative) = match choice.name.split_once('/') {
+            Some((request, alternative)) => (request, Some(alternative)),
+            None => (choice.name.as_str(), None),
+        };
+        let requests = &self.claims[choice.claim].source.spec.devices.requests;
+        let request = requests.iter().find(|known| known.name == *request);
+        let selectors = request.and_then(|request| match alternative {
+            None => request.exactly.as_ref().map(|exactly| &exactly.selectors),
+            Some(name) => {
+                let mut alternatives = request.first_available.iter();
+                alternatives.find(|known| known.name == *name).map(|found| &found.selectors)
+            }
+        });
+        selectors.map_or(&[], Vec::as_slice)
     }
 
     /// Where a choice is written, for messages: `claim ns/name, request "gpu"`.

@@ -211,7 +211,8 @@ fn a_refusal_counts_devices_by_rule() {
     assert_eq!(reasons.removed, [(Reason::RequestSelector(0), 2), (Reason::Allocated, 1)]);
     assert_eq!(
         explanation.to_string(),
-        "3 of 6 devices fit request \"gpu\", at most 2 of 3 on one node: 2 fail selector #0, 1 allocated"
+        "3 of 6 devices fit request \"gpu\", at most 2 of 3 on one node: 2 fail selector #0, 1 allocated; would fit on b if \
+         selector #0 of request \"gpu\" were dropped (3 devices match then, 2 now)"
     );
 }
 
@@ -221,7 +222,13 @@ fn a_full_cluster_says_so_in_one_line() {
     take(&mut cluster, 1, &gpus(2)).expect("fits");
     let refusal = first_fit(&cluster, &gpus(1)).expect_err("full");
     let explanation = explain(&cluster, &compile(&cluster, &gpus(1)), None, &refusal);
-    assert_eq!(explanation.to_string(), "0 of 2 devices fit request \"gpu\": 2 allocated");
+    assert_eq!(
+        explanation.to_string(),
+        format!(
+            "0 of 2 devices fit request \"gpu\": 2 allocated; would fit on a if device {GPU}/a/dev-0 were freed (held by claim {})",
+            uid(1)
+        )
+    );
 }
 
 #[test]
@@ -294,7 +301,11 @@ fn a_partition_wakes_the_units_that_its_counters_could_serve() {
     };
     let pool = json!({"name": "a", "generation": 1, "resourceSliceCount": 2});
     let sets = json!([{"name": "gpu-0", "counters": {"slices": {"value": "4"}}}, {"name": "gpu-1", "counters": {"slices": {"value": "4"}}}]);
-    let devices = json!([device("full-0", "gpu-0", 4), device("quarter-0", "gpu-0", 1), device("quarter-1", "gpu-1", 1)]);
+    let devices = json!([
+        device("full-0", "gpu-0", 4),
+        device("quarter-0", "gpu-0", 1),
+        device("quarter-1", "gpu-1", 1)
+    ]);
     for (name, field, value) in [("counters", "sharedCounters", sets), ("devices", "devices", devices)] {
         let mut spec = json!({"driver": GPU, "pool": pool, "nodeName": "a"});
         spec[field] = value;

@@ -19,7 +19,10 @@ use uuid::Uuid;
 
 use super::{FormError, Verdict};
 use crate::check::check;
-use crate::{Cluster, Features, Limits, NodeFacts, Plan, Unallocatable, UnallocatableKind, allocate_on, compile_unit};
+use crate::{
+    Cluster, CompiledUnit, Features, Limits, NodeFacts, Plan, Policy, Unallocatable, UnallocatableKind, allocate_on,
+    compile_unit, explain, place,
+};
 
 /// `expect.json`, as far as it is looked at here.
 #[derive(Deserialize)]
@@ -34,6 +37,9 @@ struct Expect {
     admission: Vec<Admission>,
     #[serde(default, rename = "allocationConfig")]
     allocation_config: BTreeMap<String, Value>,
+    /// By node or claim.
+    #[serde(default, rename = "reasonMustMention")]
+    reason_must_mention: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -180,14 +186,20 @@ fn run_check(objects: &Objects, features: Features, expect: &Expect, wanted: &Al
         .as_ref()
         .map_err(Clone::clone)
         .and_then(|unit| allocate_on(&cluster, unit, &wanted.node, &Limits::default()));
-    let (outcome, text) = match &answer {
-        Ok(plan) => ("allocated", format!("{:?}", devices_by_claim(wanted, plan))),
-        Err(refusal) => (outcome_of(refusal), refusal.to_string()),
+    let (outcome, text) = match (&answer, &unit) {
+        (Ok(plan), _) => ("allocated", format!("{:?}", devices_by_claim(wanted, plan))),
+        (Err(refusal), Ok(unit)) => {
+            let explanation = explain(&cluster, unit, Some(&wanted.node), refusal);
+            (outcome_of(refusal), explanation.to_string())
+        }
+        (Err(refusal), Err(_)) => (outcome_of(refusal), refusal.to_string()),
     };
     if !wanted.outcome.split('|').any(|accepted| accepted == outcome) {
         return Some(format!("expected {}, got {outcome}: {text}", wanted.outcome));
     }
-    let (Ok(plan), Ok(unit)) = (&answer, &unit) else { return None };
+    let (Ok(plan), Ok(unit)) = (&answer, &unit) else {
+        return unmentioned(expect, &wanted.node, &text).or_else(|| check_reason(expect, wanted, &cluster, unit.as_ref().ok()?));
+    };
     let got = devices_by_claim(wanted, plan);
     if !wanted.one_of.is_empty() && !wanted.one_of.iter().any(|accepted| sorted(accepted) == got) {
         return Some(format!("expected one of {:?}\n     got {got:?}", wanted.one_of));
@@ -200,6 +212,19 @@ fn run_check(objects: &Objects, features: Features, expect: &Expect, wanted: &Al
     let allocation = &plan.claims.first()?.1;
     check_consumed(allocation, expect.consumed.get(claim))
         .or_else(|| check_config(allocation, expect.allocation_config.get(claim)))
+}
+
+fn unmentioned(expect: &Expect, of: &str, text: &str) -> Option<String> {
+    let words = expect.reason_must_mention.get(of)?;
+    let missing = words.iter().find(|word| !text.contains(word.as_str()))?;
+    Some(format!("expected the reason to mention {missing:?}, got {text:?}"))
+}
+
+/// What a claim alone is told when no node is prescribed.
+fn check_reason(expect: &Expect, wanted: &Allocate, cluster: &Cluster, unit: &CompiledUnit) -> Option<String> {
+    let [claim] = wanted.claims.as_slice() else { return None };
+    let refusal = place(cluster, unit, Policy::FirstFit, &Limits::default()).err()?;
+    unmentioned(expect, claim, &explain(cluster, unit, None, &refusal).to_string())
 }
 
 /// Trouble of a pool is confined to the nodes that see it: there the claim does not fit, elsewhere it may.

@@ -4,13 +4,12 @@
 //! request and there still is no plan, the requests are in each other's way.
 
 use std::fmt;
+use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bits::members_of;
-use crate::cluster::Cluster;
 use crate::features::Features;
-use crate::learned::Learned;
 use crate::node_view::NodeView;
 use crate::pool_view::{Health, PoolView};
 use crate::request::{Choice, CompiledUnit, Need};
@@ -18,8 +17,8 @@ use crate::request::{Choice, CompiledUnit, Need};
 /// What became of the devices that one request, or one of its alternatives, could look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestReasons {
-    /// `namespace/name`.
-    pub claim: String,
+    /// The claim's number in the unit.
+    pub claim: usize,
     /// `request`, or `request/alternative`.
     pub request: String,
     /// Devices needed on one node; `None`: all that match.
@@ -65,6 +64,27 @@ pub enum Reason {
     Capacity,
 }
 
+impl Reason {
+    /// The name used in the API, for example `allocated`; the selector's number is told apart from it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PoolIncomplete => "pool-incomplete",
+            Self::PoolInvalid => "pool-invalid",
+            Self::ClassSelector(_) => "class-selector",
+            Self::RequestSelector(_) => "request-selector",
+            Self::SelectorFails => "selector-fails",
+            Self::BindingConditions => "binding-conditions",
+            Self::OtherNode => "other-node",
+            Self::Allocated => "allocated",
+            Self::NodeOperations => "node-operations",
+            Self::Tainted => "tainted",
+            Self::Counters => "counters",
+            Self::Capacity => "capacity",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,16 +110,6 @@ impl RequestReasons {
     pub fn is_short(&self) -> bool {
         self.fit_on_one_node < self.needed.unwrap_or(1)
     }
-
-    fn remove(&mut self, reason: Reason, n_devices: u64) {
-        if n_devices == 0 {
-            return;
-        }
-        match self.removed.iter_mut().find(|(other, _)| *other == reason) {
-            Some((_, count)) => *count += n_devices,
-            None => self.removed.push((reason, n_devices)),
-        }
-    }
 }
 
 impl fmt::Display for RequestReasons {
@@ -124,129 +134,188 @@ impl fmt::Display for RequestReasons {
     }
 }
 
-/// The reasons as they are on one node.
-pub(crate) fn on_node(cluster: &Cluster, unit: &CompiledUnit, node: &NodeView<'_>) -> Vec<RequestReasons> {
-    let mut counting = Counting::new(unit, cluster.features());
-    counting.add_node(node);
-    counting.finish()
+/// What became of the devices of a pool, or of several, for one choice.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) devices: u64,
+    pub(super) fit: u64,
+    pub(super) removed: Vec<(Reason, u64)>,
 }
 
-/// The reasons over all schedulable nodes; a pool that several nodes see is counted once. O(pools × requests).
-pub(crate) fn on_all_nodes(cluster: &Cluster, learned: &mut Learned, unit: &CompiledUnit) -> Vec<RequestReasons> {
-    let mut counting = Counting::new(unit, cluster.features());
-    for node in learned.index.in_order().collect::<Vec<_>>() {
-        if !cluster.node(node).is_some_and(|node| node.is_schedulable()) {
-            continue;
+impl Tally {
+    fn remove(&mut self, reason: Reason, n_devices: u64) {
+        if n_devices == 0 {
+            return;
         }
-        if let Some(view) = cluster.node_view(learned, node) {
-            counting.add_node(&view);
+        match self.removed.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, count)) => *count += n_devices,
+            None => self.removed.push((reason, n_devices)),
         }
     }
-    counting.finish()
+
+    fn add(&mut self, other: &Self) {
+        self.devices += other.devices;
+        self.fit += other.fit;
+        other.removed.iter().for_each(|(reason, count)| self.remove(*reason, *count));
+    }
+
+    /// How many devices these rules removed.
+    pub(super) fn removed_by(&self, rules: impl Fn(Reason) -> bool) -> u64 {
+        self.removed
+            .iter()
+            .filter(|(reason, _)| rules(*reason))
+            .map(|(_, count)| count)
+            .sum()
+    }
 }
 
-struct Counting<'u> {
+/// Counts node by node; a pool that several nodes see is counted once.
+pub(super) struct Counting<'u> {
     unit: &'u CompiledUnit,
     features: Features,
-    reasons: Vec<RequestReasons>,
-    /// By address of the pool views counted already: how many devices fit, per choice.
-    counted: FxHashMap<usize, Vec<u64>>,
+    nodes: u64,
+    /// Per choice, over all nodes added.
+    total: Vec<Tally>,
+    fit_on_one_node: Vec<u64>,
+    /// By address of the pool view, and whether the node supports skipped operations: per choice.
+    counted: FxHashMap<(usize, bool), Rc<[Tally]>>,
+    added: FxHashSet<usize>,
 }
 
 impl<'u> Counting<'u> {
-    fn new(unit: &'u CompiledUnit, features: Features) -> Self {
-        let reasons = unit.choices.iter().map(|choice| RequestReasons {
-            claim: unit.claim_name(choice),
-            request: choice.name.clone(),
-            needed: match choice.need {
-                Need::Exactly(count) => Some(count),
-                Need::All => None,
-            },
-            nodes: 0,
-            devices: 0,
-            fit: 0,
-            fit_on_one_node: 0,
-            removed: Vec::new(),
-        });
+    pub(super) fn new(unit: &'u CompiledUnit, features: Features) -> Self {
         Self {
             unit,
             features,
-            reasons: reasons.collect(),
+            nodes: 0,
+            total: vec![Tally::default(); unit.choices.len()],
+            fit_on_one_node: vec![0; unit.choices.len()],
             counted: FxHashMap::default(),
+            added: FxHashSet::default(),
         }
     }
 
-    fn add_node(&mut self, node: &NodeView<'_>) {
-        let mut fit_here = vec![0; self.reasons.len()];
+    pub(super) fn unit(&self) -> &'u CompiledUnit {
+        self.unit
+    }
+
+    /// Adds a node to the reasons and returns what it has, per choice. Views must stay where they are until the end.
+    pub(super) fn add_node(&mut self, node: &NodeView<'_>) -> Vec<Tally> {
         for pool in node.pools() {
-            let fits = self.counted.entry(std::ptr::from_ref(*pool).addr()).or_insert_with(|| {
-                let choices = self.unit.choices.iter().zip(&mut self.reasons);
-                let fits = choices.map(|(choice, reasons)| {
-                    let fit = count_pool(pool, choice, node.supports_skipped_operations, self.features, reasons);
-                    reasons.fit += fit;
-                    fit
-                });
-                fits.collect()
-            });
-            fit_here.iter_mut().zip(fits.iter()).for_each(|(sum, fit)| *sum += fit);
+            if self.added.insert(address(pool)) {
+                let tallies = self.count(node, pool);
+                self.total
+                    .iter_mut()
+                    .zip(&*tallies)
+                    .for_each(|(total, tally)| total.add(tally));
+            }
         }
-        for (reasons, fit) in self.reasons.iter_mut().zip(fit_here) {
-            reasons.nodes += 1;
-            reasons.fit_on_one_node = reasons.fit_on_one_node.max(fit);
+        let here = self.look_at(node);
+        self.nodes += 1;
+        for (most, tally) in self.fit_on_one_node.iter_mut().zip(&here) {
+            *most = tally.fit.max(*most);
         }
+        here
     }
 
-    fn finish(mut self) -> Vec<RequestReasons> {
-        for reasons in &mut self.reasons {
-            reasons
-                .removed
-                .sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
+    /// What a node has, per choice, without adding it.
+    pub(super) fn look_at(&mut self, node: &NodeView<'_>) -> Vec<Tally> {
+        let mut here = vec![Tally::default(); self.unit.choices.len()];
+        for pool in node.pools() {
+            let tallies = self.count(node, pool);
+            here.iter_mut().zip(&*tallies).for_each(|(sum, tally)| sum.add(tally));
         }
-        self.reasons
+        here
+    }
+
+    fn count(&mut self, node: &NodeView<'_>, pool: &PoolView) -> Rc<[Tally]> {
+        let supported = node.supports_skipped_operations;
+        let tallies = self.counted.entry((address(pool), supported)).or_insert_with(|| {
+            let choices = self.unit.choices.iter();
+            choices
+                .map(|choice| count_pool(pool, choice, supported, self.features))
+                .collect()
+        });
+        Rc::clone(tallies)
+    }
+
+    pub(super) fn finish(self) -> Vec<RequestReasons> {
+        let nodes = self.nodes;
+        let counts = self.total.into_iter().zip(self.fit_on_one_node);
+        let reasons = self
+            .unit
+            .choices
+            .iter()
+            .zip(counts)
+            .map(|(choice, (mut total, fit_on_one_node))| {
+                total
+                    .removed
+                    .sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
+                RequestReasons {
+                    claim: choice.claim,
+                    request: choice.name.clone(),
+                    needed: match choice.need {
+                        Need::Exactly(count) => Some(count),
+                        Need::All => None,
+                    },
+                    nodes,
+                    devices: total.devices,
+                    fit: total.fit,
+                    fit_on_one_node,
+                    removed: total.removed,
+                }
+            });
+        reasons.collect()
     }
 }
 
-/// Counts the devices of a pool; returns how many fit.
-fn count_pool(pool: &PoolView, choice: &Choice, skips_supported: bool, features: Features, reasons: &mut RequestReasons) -> u64 {
+fn address(pool: &PoolView) -> usize {
+    std::ptr::from_ref(pool).addr()
+}
+
+fn count_pool(pool: &PoolView, choice: &Choice, skips_supported: bool, features: Features) -> Tally {
     let n_devices = pool.len() as u64;
-    reasons.devices += n_devices;
+    let mut tally = Tally {
+        devices: n_devices,
+        ..Tally::default()
+    };
     match pool.health {
         Health::Usable => {}
-        Health::Incomplete => return drop_all(reasons, Reason::PoolIncomplete, n_devices),
-        Health::Invalid(_) => return drop_all(reasons, Reason::PoolInvalid, n_devices),
+        Health::Incomplete => {
+            tally.remove(Reason::PoolIncomplete, n_devices);
+            return tally;
+        }
+        Health::Invalid(_) => {
+            tally.remove(Reason::PoolInvalid, n_devices);
+            return tally;
+        }
     }
     for (selector, refused) in pool.refused(&choice.filter).into_iter().enumerate() {
-        reasons.remove(choice.filter.reason(selector), u64::from(refused));
+        tally.remove(choice.filter.reason(selector), u64::from(refused));
     }
-    let mut fit = 0;
     for word in 0..pool.n_words() {
         let (matching, failing) = pool.answer(&choice.filter, word);
         let (left, _) = pool.selectable(&choice.filter, word, features);
-        reasons.remove(Reason::SelectorFails, u64::from(failing.count_ones()));
+        tally.remove(Reason::SelectorFails, u64::from(failing.count_ones()));
         let gone = matching & !left;
         let bound = members_of(gone).filter(|bit| !features.binding_conditions && pool.has_binding_conditions(word * 64 + bit));
         let n_bound = bound.count() as u64;
-        reasons.remove(Reason::BindingConditions, n_bound);
-        reasons.remove(Reason::OtherNode, u64::from(gone.count_ones()) - n_bound);
+        tally.remove(Reason::BindingConditions, n_bound);
+        tally.remove(Reason::OtherNode, u64::from(gone.count_ones()) - n_bound);
         let held = if choice.admin_access { 0 } else { left & pool.held_word(word) };
-        reasons.remove(Reason::Allocated, u64::from(held.count_ones()));
+        tally.remove(Reason::Allocated, u64::from(held.count_ones()));
         for bit in members_of(left & !held) {
             match removed_by_state(pool, choice, word * 64 + bit, skips_supported, features) {
-                Some(reason) => reasons.remove(reason, 1),
-                None => fit += 1,
+                Some(reason) => tally.remove(reason, 1),
+                None => tally.fit += 1,
             }
         }
     }
-    fit
-}
-
-fn drop_all(reasons: &mut RequestReasons, reason: Reason, n_devices: u64) -> u64 {
-    reasons.remove(reason, n_devices);
-    0
+    tally
 }
 
 /// The first rule beyond selection and use that removes a device.
-fn removed_by_state(
+pub(super) fn removed_by_state(
     pool: &PoolView,
     choice: &Choice,
     device: usize,
