@@ -103,6 +103,11 @@ fn keep_system_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
     new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
 }
 
+/// Counts a change of the spec. What is stored comes from elsewhere, so the count may be at its end already.
+fn count_generation(metadata: &mut ObjectMeta, changed: bool) {
+    metadata.generation = metadata.generation.saturating_add(i64::from(changed));
+}
+
 fn update_claim(new: &mut ResourceClaim, old: &ResourceClaim, gates: &FeatureGates) {
     new.status = old.status.clone();
     dropping::drop_from_claim_spec(&mut new.spec, Some(&old.spec), gates);
@@ -114,12 +119,12 @@ fn update_template(new: &mut ResourceClaimTemplate, old: &ResourceClaimTemplate,
 
 fn update_class(new: &mut DeviceClass, old: &DeviceClass, gates: &FeatureGates) {
     dropping::drop_from_class_spec(&mut new.spec, Some(&old.spec), gates);
-    new.metadata.generation += i64::from(new.spec != old.spec);
+    count_generation(&mut new.metadata, new.spec != old.spec);
 }
 
 /// The generation counts what the driver sent, before anything is cleared.
 fn update_slice(new: &mut ResourceSlice, old: &ResourceSlice, gates: &FeatureGates) {
-    new.metadata.generation += i64::from(!same_slice_spec(&new.spec, &old.spec));
+    count_generation(&mut new.metadata, !same_slice_spec(&new.spec, &old.spec));
     dropping::drop_from_slice_spec(&mut new.spec, Some(&old.spec), gates);
 }
 
@@ -140,7 +145,7 @@ fn update_taint_rule(new: &mut DeviceTaintRule, old: &DeviceTaintRule, now: Time
     if taint.effect != stored.effect && taint.time_added == stored.time_added {
         taint.time_added = Some(now);
     }
-    new.metadata.generation += i64::from(new.spec != old.spec);
+    count_generation(&mut new.metadata, new.spec != old.spec);
 }
 
 /// Removes reports about devices that this update gives back, so that whoever deallocates need not know about them.
