@@ -25,6 +25,7 @@ mod node_view;
 mod packed;
 mod place;
 mod plan;
+mod policy;
 mod pool;
 mod pool_view;
 mod request;
@@ -46,8 +47,9 @@ pub use explain::{Change, Explanation, NearestMiss, Reason, RequestReasons, Unal
 pub use fault::{Fault, FaultKind, Scope};
 pub use features::Features;
 pub use limits::{Limits, RESULTS_PER_CLAIM_MAX};
-pub use place::{Policy, allocate_on, place};
+pub use place::{allocate_on, place};
 pub use plan::Plan;
+pub use policy::Policy;
 pub use request::CompiledUnit;
 pub use signature::Signature;
 pub use wake::wake_matches;

@@ -16,21 +16,13 @@ use crate::limits::Limits;
 use crate::node_index::{Beginning, Rank, Wish};
 use crate::node_view::{NodeView, Position};
 use crate::plan::{self, Plan};
+use crate::policy::Policy;
 use crate::pool_view::Health;
 use crate::request::{Choice, CompiledUnit, Need};
 use crate::search::{Answer, Search};
 
 /// Words of devices up to which counting is cheaper than searching.
 const WORDS_COUNTED_MAX: usize = 16;
-
-/// How `place` chooses among nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Policy {
-    /// The first node in order that fits.
-    #[default]
-    FirstFit,
-}
 
 /// Decides for one node, known or not, schedulable or not: the question that the upstream allocator answers.
 ///
@@ -54,12 +46,12 @@ pub fn allocate_on(cluster: &Cluster, unit: &CompiledUnit, node: &str, limits: &
     }
 }
 
-/// Decides on the first schedulable node that fits. Without any node, only what is usable everywhere can be given.
+/// Decides on a schedulable node that fits: the first, or the one that the policy likes best. Without any node, only what is usable
+/// everywhere can be given.
 ///
 /// Error: that there is no plan; [`explain`](crate::explain()) says why. Nodes on which a budget ended are passed over; if no other
 /// fits, the answer is "undecided".
 pub fn place(cluster: &Cluster, unit: &CompiledUnit, policy: Policy, limits: &Limits<'_>) -> Result<Plan, Unallocatable> {
-    let Policy::FirstFit = policy;
     if cluster.n_nodes() == 0 {
         return allocate_on(cluster, unit, "", limits);
     }
@@ -70,66 +62,106 @@ pub fn place(cluster: &Cluster, unit: &CompiledUnit, policy: Policy, limits: &Li
         uses_wide,
         may_fit: |node| cluster.n_free_at_most(node, uses_wide) >= unit.least_devices(),
     });
-    let answer = first_fit(cluster, &mut learned, unit, &mut wish, uses_wide, limits);
+    let mut scan = Scan {
+        cluster,
+        learned: &mut learned,
+        unit,
+        wish: &mut wish,
+        uses_wide,
+        limits,
+        steps: 0,
+        undecided: false,
+    };
+    let answer = match policy {
+        Policy::FirstFit => scan.first_fit(),
+        Policy::Pack | Policy::Spread | Policy::LeastFragmentation => scan.by_score(policy),
+    };
     learned.index.put_back(unit.signature(), wish);
     answer
 }
 
-fn first_fit(
-    cluster: &Cluster,
-    learned: &mut Learned,
-    unit: &CompiledUnit,
-    wish: &mut Wish,
+/// One look for a node.
+pub(crate) struct Scan<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) learned: &'a mut Learned,
+    pub(crate) unit: &'a CompiledUnit,
+    wish: &'a mut Wish,
     uses_wide: bool,
-    limits: &Limits<'_>,
-) -> Result<Plan, Unallocatable> {
-    let mut steps = 0;
-    let mut undecided = false;
-    let mut from = Rank::default();
-    while let Some((rank, node)) = learned.index.next(wish, from) {
-        from = rank.next();
-        let Some(entry) = cluster.node(node).filter(|node| node.is_schedulable()) else {
-            continue;
-        };
-        if cluster.n_free_at_most(node, uses_wide) < unit.least_devices() {
-            learned.index.rule_out(wish, rank);
-            continue;
-        }
-        wish.node_faults.remove(&entry.name);
-        match try_node(cluster, learned, unit, node, limits, &mut steps) {
-            Ok(plan) => return Ok(plan),
-            Err(Stop::Cancelled) => return Err(Unallocatable::cancelled()),
-            Err(Stop::Fault(fault)) if fault.kind.is_pool_trouble() => {
-                learned.index.rule_out(wish, rank);
-                wish.node_faults.insert(Arc::clone(&entry.name), fault);
-            }
-            Err(Stop::Fault(fault)) => return Err(Unallocatable::fault(fault)),
-            Err(Stop::Undecided) => undecided = true,
-            Err(Stop::DoesNotFit) => learned.index.rule_out(wish, rank),
-        }
-        if steps > limits.steps_max {
-            undecided = true;
-            break;
-        }
-    }
-    let node_fault = wish.node_faults.values().next().cloned();
-    Err(if undecided {
-        Unallocatable::undecided()
-    } else {
-        Unallocatable::does_not_fit(node_fault)
-    })
+    limits: &'a Limits<'a>,
+    steps: u64,
+    undecided: bool,
 }
 
-fn try_node(
-    cluster: &Cluster,
-    learned: &mut Learned,
-    unit: &CompiledUnit,
-    node: NodeNumber,
-    limits: &Limits<'_>,
-    steps: &mut u64,
-) -> Result<Plan, Stop> {
-    let view = cluster.node_view(learned, node).ok_or(Stop::DoesNotFit)?;
-    decide_on(cluster, unit, &view, limits, steps)
+impl Scan<'_> {
+    fn first_fit(&mut self) -> Result<Plan, Unallocatable> {
+        let mut from = Rank::default();
+        while let Some((rank, node)) = self.next_worth_opening(from) {
+            from = rank.next();
+            if let Some(plan) = self.open(rank, node)? {
+                return Ok(plan);
+            }
+            if self.is_over_budget() {
+                break;
+            }
+        }
+        Err(self.refusal())
+    }
+
+    /// The first schedulable node from `from` on that is not known or counted to be unable to serve the wish.
+    pub(crate) fn next_worth_opening(&mut self, mut from: Rank) -> Option<(Rank, NodeNumber)> {
+        while let Some((rank, node)) = self.learned.index.next(self.wish, from) {
+            from = rank.next();
+            if !self.cluster.node(node).is_some_and(|node| node.is_schedulable()) {
+                continue;
+            }
+            if self.cluster.n_free_at_most(node, self.uses_wide) >= self.unit.least_devices() {
+                return Some((rank, node));
+            }
+            self.learned.index.rule_out(self.wish, rank);
+        }
+        None
+    }
+
+    /// Decides on a node; if it does not fit, it is ruled out until it changes. Error: no node need be tried any more.
+    pub(crate) fn open(&mut self, rank: Rank, node: NodeNumber) -> Result<Option<Plan>, Unallocatable> {
+        if let Some(entry) = self.cluster.node(node) {
+            self.wish.node_faults.remove(&entry.name);
+        }
+        match self.try_node(node) {
+            Ok(plan) => return Ok(Some(plan)),
+            Err(Stop::Cancelled) => return Err(Unallocatable::cancelled()),
+            Err(Stop::Fault(fault)) if fault.kind.is_pool_trouble() => {
+                self.learned.index.rule_out(self.wish, rank);
+                if let Some(entry) = self.cluster.node(node) {
+                    self.wish.node_faults.insert(Arc::clone(&entry.name), fault);
+                }
+            }
+            Err(Stop::Fault(fault)) => return Err(Unallocatable::fault(fault)),
+            Err(Stop::Undecided) => self.undecided = true,
+            Err(Stop::DoesNotFit) => self.learned.index.rule_out(self.wish, rank),
+        }
+        Ok(None)
+    }
+
+    fn try_node(&mut self, node: NodeNumber) -> Result<Plan, Stop> {
+        let view = self.cluster.node_view(self.learned, node).ok_or(Stop::DoesNotFit)?;
+        decide_on(self.cluster, self.unit, &view, self.limits, &mut self.steps)
+    }
+
+    /// Whether no more nodes may be opened.
+    pub(crate) fn is_over_budget(&mut self) -> bool {
+        let is_over = self.steps > self.limits.steps_max;
+        self.undecided |= is_over;
+        is_over
+    }
+
+    /// That no node was found.
+    pub(crate) fn refusal(&self) -> Unallocatable {
+        if self.undecided {
+            return Unallocatable::undecided();
+        }
+        Unallocatable::does_not_fit(self.wish.node_faults.values().next().cloned())
+    }
 }
 
 /// Counts, then decides.
