@@ -49,7 +49,7 @@ pub use features::Features;
 pub use limits::{Limits, RESULTS_PER_CLAIM_MAX};
 pub use place::{allocate_on, place};
 pub use plan::Plan;
-pub use policy::Policy;
+pub use policy::{Policy, UnknownPolicy};
 pub use request::CompiledUnit;
 pub use signature::Signature;
 pub use wake::wake_matches;

@@ -58,7 +58,36 @@ struct Matching {
     is_in_use: bool,
 }
 
+/// A policy's name that is none of those known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy {0:?}: known are first-fit, pack, spread, least-fragmentation")]
+pub struct UnknownPolicy(String);
+
+impl std::str::FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|policy| policy.as_str() == name)
+            .ok_or_else(|| UnknownPolicy(name.to_owned()))
+    }
+}
+
 impl Policy {
+    /// All policies, the default first.
+    pub const ALL: [Self; 4] = [Self::FirstFit, Self::Pack, Self::Spread, Self::LeastFragmentation];
+
+    /// The name in settings, for example `first-fit`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstFit => "first-fit",
+            Self::Pack => "pack",
+            Self::Spread => "spread",
+            Self::LeastFragmentation => "least-fragmentation",
+        }
+    }
+
     fn score(self, matching: Matching, needed: u64) -> Score {
         match self {
             Self::FirstFit => (false, 0),

@@ -204,6 +204,18 @@ fn unschedulable_and_full_nodes_are_no_choice_under_any_policy() {
     }
 }
 
+#[test]
+fn policies_are_known_by_name() {
+    for policy in Policy::ALL {
+        assert_eq!(policy.as_str().parse(), Ok(policy));
+    }
+    let unknown = "fastest".parse::<Policy>().expect_err("no such policy");
+    assert_eq!(
+        unknown.to_string(),
+        "unknown policy \"fastest\": known are first-fit, pack, spread, least-fragmentation"
+    );
+}
+
 /// A random cluster of a few nodes with what is needed to look at it from outside.
 struct Fleet {
     cluster: Cluster,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use structured::Policy;
+
 /// Settings of `dray allocator`.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -13,6 +15,8 @@ pub struct Config {
     pub lease_ttl: Duration,
     /// Connections to Postgres, at most: two lanes of commits, reads, the heartbeat.
     pub connections_max: u32,
+    /// How a node is chosen among those that fit.
+    pub policy: Policy,
 }
 
 impl Config {
@@ -24,6 +28,7 @@ impl Config {
             nats_url: nats_url.into(),
             lease_ttl: Duration::from_secs(3),
             connections_max: 8,
+            policy: Policy::FirstFit,
         }
     }
 }

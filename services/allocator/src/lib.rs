@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::Config;
+pub use config::{Config, Policy};
 use engine::{Engine, EngineLimits, Input, Stats};
 
 /// The kinds that decide what fits, in the order in which they are loaded: what the others are read with comes first.
@@ -91,7 +91,11 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AllocatorErr
         stop.clone(),
     );
 
-    let engine = Engine::new(EngineLimits::default(), stats.clone());
+    let limits = EngineLimits {
+        policy: deps.config.policy,
+        ..EngineLimits::default()
+    };
+    let engine = Engine::new(limits, stats.clone());
     let thread = spawn_engine(engine, stats, engine_inputs, effects, stop.clone())?;
     tasks.spawn(shell::run_effects(deps.store.clone(), writer, engine_effects, inputs.clone()));
 

@@ -9,7 +9,7 @@ use resource_api::ids::{DeviceId, PoolId};
 use resource_api::shard::{home_shard, node_shard};
 use resource_api::unit::UnitPhase;
 use store::{Fence, Mutation, Op, PoolCheck, PublishedPool, UnitQueue, Write};
-use structured::{CompiledUnit, Plan, Policy, Unallocatable};
+use structured::{CompiledUnit, Plan, Unallocatable};
 use uuid::Uuid;
 
 use super::queue::{Group, Place, Refused, Woken};
@@ -212,7 +212,7 @@ impl Engine {
     /// First fit takes the nodes that are ours to decide about first (see [`Engine::on_leases`]), then the others: devices of other shards
     /// are taken optimistically, and the commit's row checks decide.
     fn search(&mut self, compiled: &CompiledUnit) -> Result<Plan, Unallocatable> {
-        let plan = structured::place(&self.cluster, compiled, Policy::FirstFit, &self.limits.search)?;
+        let plan = structured::place(&self.cluster, compiled, self.limits.policy, &self.limits.search)?;
         let home = plan.node.is_empty() || self.mine.get(usize::from(node_shard(&plan.node))).copied().unwrap_or(false);
         if home {
             self.stats.routed_home.inc();

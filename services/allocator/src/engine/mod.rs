@@ -72,6 +72,8 @@ pub(crate) struct EngineLimits {
     /// One unit of each group is tried again after this time without any wake, in milliseconds.
     pub(crate) sweep_every_ms: u64,
     pub(crate) search: structured::Limits<'static>,
+    /// How a node is chosen among those that fit.
+    pub(crate) policy: structured::Policy,
 }
 
 impl Default for EngineLimits {
@@ -82,6 +84,7 @@ impl Default for EngineLimits {
             reason_every_ms: 30_000,
             sweep_every_ms: 60_000,
             search: structured::Limits::default(),
+            policy: structured::Policy::FirstFit,
         }
     }
 }

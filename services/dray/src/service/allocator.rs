@@ -23,13 +23,16 @@ struct Settings {
     #[serde(with = "humantime_serde")]
     lease_ttl: Duration,
     connections_max: u32,
+    policy: String,
     chassis: ChassisConfig,
 }
 
 impl Validate for Settings {
     fn problems(&self) -> Vec<String> {
         let missing = missing(&[("database-url", &self.database_url), ("nats-url", &self.nats_url)]);
-        [missing, zero(&[("lease-ttl", self.lease_ttl)])].concat()
+        let policy = self.policy.parse::<allocator::Policy>().err();
+        let policy = policy.map(|error| format!("policy: {error}")).into_iter().collect();
+        [missing, zero(&[("lease-ttl", self.lease_ttl)]), policy].concat()
     }
 }
 
@@ -49,6 +52,7 @@ async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
     let config = allocator::Config {
         lease_ttl: settings.lease_ttl,
         connections_max: settings.connections_max,
+        policy: settings.policy.parse()?,
         ..allocator::Config::new(id_or_new(settings.id, SERVICE.name), settings.database_url, settings.nats_url)
     };
     let deps = allocator::connect(config, parts.health.registry().clone()).await?;
