@@ -1,6 +1,9 @@
 //! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
 
+pub mod body;
 pub mod object;
+pub mod protobuf;
 pub mod resources;
+pub mod schema;
 pub mod selectors;
 pub mod status;
