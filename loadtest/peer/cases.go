@@ -113,7 +113,17 @@ func answerCases(in io.Reader, out io.Writer, timeout time.Duration) error {
 	return lines.Err()
 }
 
-func (c *allocatorCase) answer(features structured.Features, expressions map[cel.Features]*cel.Cache, timeout time.Duration) expectation {
+// answer asks the reference once. Input that no API server would let in can make it panic, which is an answer too.
+func (c *allocatorCase) answer(
+	features structured.Features,
+	expressions map[cel.Features]*cel.Cache,
+	timeout time.Duration,
+) (answer expectation) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			answer = expectation{Outcome: "error", Error: &expectedError{Kind: "panic", Scope: "call", Text: fmt.Sprint(problem)}}
+		}
+	}()
 	key := cel.Features{
 		EnableConsumableCapacity: features.ConsumableCapacity,
 		EnableListTypeAttributes: features.ListTypeAttributes,

@@ -3,6 +3,7 @@
 //
 //	peer cases    [flags]       conformance cases as JSON lines on standard input, answers as JSON lines on standard output
 //	peer workload [flags] FILE  a bench workload (gzip): one run, or with -serve one run per line on standard input
+//	peer selectors FILE         time per evaluation of the workload's selectors
 //
 // It never writes anything but answers to standard output, and holds no state between cases or runs except compiled
 // expressions of cases.
@@ -15,7 +16,10 @@ import (
 	"time"
 )
 
-const usage = "usage: peer cases [flags] | peer workload [flags] FILE"
+const usage = "usage: peer cases [flags] | peer workload [flags] FILE | peer selectors FILE"
+
+// selectorSeconds is long enough to have many thousand evaluations.
+const selectorSeconds = time.Second
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -33,6 +37,8 @@ func run(args []string) error {
 		return runCases(args[1:])
 	case "workload":
 		return runWorkload(args[1:])
+	case "selectors":
+		return runSelectors(args[1:])
 	default:
 		return fmt.Errorf("unknown command %q; %s", args[0], usage)
 	}
@@ -77,4 +83,15 @@ func runWorkload(args []string) error {
 		return workload.serve(os.Stdin, os.Stdout)
 	}
 	return workload.runOnce(order, os.Stdout)
+}
+
+func runSelectors(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s", usage)
+	}
+	workload, err := readWorkload(args[0])
+	if err != nil {
+		return err
+	}
+	return workload.measureSelectors(selectorSeconds, os.Stdout)
 }
