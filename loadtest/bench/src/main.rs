@@ -4,12 +4,16 @@
 mod chaos;
 mod cluster;
 mod conformance;
+mod core;
+mod dice;
+mod differential;
 mod e2e;
 mod fleet;
 mod floor;
 mod log;
 mod machine;
 mod openb;
+mod peer;
 mod report;
 mod shards;
 
@@ -32,6 +36,10 @@ enum Bench {
     Shards(shards::Args),
     /// Kills services and servers while claims flow, then proves that nothing acknowledged was lost.
     Chaos(chaos::Args),
+    /// The allocator alone beside the reference implementation, and how its cost grows.
+    Core(core::Args),
+    /// Random small inputs to both allocators; every difference is a fault or a documented choice.
+    Differential(differential::Args),
     /// Judges sets of inputs with recorded results.
     Conformance(conformance::Args),
     /// Durable claims per second from submission to allocation, beside bare SQL writing the same rows.
@@ -45,6 +53,8 @@ async fn main() -> anyhow::Result<()> {
         Bench::Openb(args) => openb::run(args).await,
         Bench::Shards(args) => shards::run(args).await,
         Bench::Chaos(args) => chaos::run(args).await,
+        Bench::Core(args) => core::run(&args),
+        Bench::Differential(args) => differential::run(&args),
         Bench::Conformance(args) => conformance::run(&args),
         Bench::E2e(args) => e2e::run(args).await,
     }
