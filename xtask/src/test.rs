@@ -1,7 +1,7 @@
-//! `cargo xtask test`: all tests of the workspace, ending with the runner's own result lines and their sum.
+//! `cargo xtask test`: all tests of the workspace, and those of the reference's peer, ending with the runner's own result lines and their sum.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -20,13 +20,22 @@ pub(crate) struct Args {
 /// Runs the tests; fails when one fails or none ran.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     needs::servers()?;
+    let path = needs::go()?;
+    if args.package.is_empty() && args.filter.is_none() {
+        let mut peer = Command::new("go");
+        shell::run(
+            peer.args(["test", "./..."])
+                .current_dir(shell::root().join("loadtest/peer"))
+                .env("PATH", &path),
+        )?;
+    }
     let mut command = shell::cargo();
     command.args(["test", "--no-fail-fast"]);
     match args.package.as_slice() {
         [] => command.arg("--workspace"),
         packages => command.args(packages.iter().flat_map(|package| ["--package", package])),
     };
-    command.args(&args.filter);
+    command.args(&args.filter).env("PATH", &path);
     eprintln!("$ {}", shell::show(&command));
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
     let lines = BufReader::new(child.stdout.take().context("cargo test has no output")?).lines();
