@@ -1,8 +1,10 @@
 //! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
 
 pub mod body;
+pub mod negotiate;
 pub mod object;
 pub mod protobuf;
+pub mod request;
 pub mod resources;
 pub mod schema;
 pub mod selectors;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::schema::GroupVersionKind;
 use crate::status::GroupResource;
 
 /// What can be done with a resource.
@@ -118,33 +119,8 @@ pub struct Subresource {
     /// Name in the path, such as `status`.
     pub name: String,
     /// Group, version and kind of bodies there, where they differ from those of the object.
-    pub body: Option<Gvk>,
+    pub body: Option<GroupVersionKind>,
     pub verbs: Vec<Verb>,
-}
-
-/// A type of objects: group, version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gvk {
-    /// Empty for the core group.
-    pub group: String,
-    pub version: String,
-    pub kind: String,
-}
-
-impl Gvk {
-    /// Names a type.
-    pub fn new(group: &str, version: &str, kind: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-        }
-    }
-
-    /// The text of `apiVersion`.
-    pub fn api_version(&self) -> String {
-        api_version(&self.group, &self.version)
-    }
 }
 
 /// The text of `apiVersion`: `group/version`, or the version alone in the core group.
@@ -261,7 +237,7 @@ impl ResourceType {
     /// A custom resource with the usual verbs; `has_status` gives it `…/status`.
     ///
     /// Everything else may be changed before it goes into a [`Catalog`].
-    pub fn custom(gvk: &Gvk, plural: &str, scope: Scope, has_status: bool) -> Self {
+    pub fn custom(gvk: &GroupVersionKind, plural: &str, scope: Scope, has_status: bool) -> Self {
         let mut made = kinds::plain(&gvk.group, &gvk.version, plural, &gvk.kind, scope);
         made.generation = Generation::OutsideMetadata;
         made.printer = Printer::Columns(Vec::new());
@@ -287,8 +263,12 @@ impl ResourceType {
     }
 
     /// The type of single objects.
-    pub fn gvk(&self) -> Gvk {
-        Gvk::new(&self.group, &self.version, &self.kind)
+    pub fn gvk(&self) -> GroupVersionKind {
+        GroupVersionKind {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: self.kind.clone(),
+        }
     }
 
     /// Group and plural, as messages name the resource.
@@ -421,7 +401,7 @@ impl Catalog {
     }
 
     /// The resource whose objects are of a type.
-    pub fn find_kind(&self, gvk: &Gvk) -> Option<&Arc<ResourceType>> {
+    pub fn find_kind(&self, gvk: &GroupVersionKind) -> Option<&Arc<ResourceType>> {
         self.by_kind.get(&(key(&gvk.group, &gvk.version), gvk.kind.clone()))
     }
 

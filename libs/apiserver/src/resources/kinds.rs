@@ -3,9 +3,11 @@
 //! Facts about each kind (verbs, generation, what an update may do, what a deletion answers) are those of Kubernetes v1.37.
 
 use super::{
-    DeleteAnswer, Deletion, Generation, Gvk, NameRule, Printer, Reading, ResourceType, Scope, SelectableField, SelectorTable,
+    DeleteAnswer, Deletion, Generation, NameRule, Printer, Reading, ResourceType, Scope, SelectableField, SelectorTable,
     StatusMetadata, Subresource, Verb,
 };
+
+use crate::schema::GroupVersionKind;
 
 const ALL_VERBS: [Verb; 8] = [
     Verb::Create,
@@ -76,7 +78,7 @@ fn pods() -> ResourceType {
     let mut made = named(plain("", "v1", "pods", "Pod", Scope::Namespaced), &["po"], Printer::Pod);
     made.categories = vec!["all".to_owned()];
     let binding = Subresource {
-        body: Some(Gvk::new("", "v1", "Binding")),
+        body: Some(GroupVersionKind::new("v1", "Binding")),
         ..below("binding", &[Verb::Create])
     };
     made.subresources = vec![binding, status()];
@@ -162,7 +164,7 @@ fn service_accounts() -> ResourceType {
     let made = plain("", "v1", "serviceaccounts", "ServiceAccount", Scope::Namespaced);
     let mut made = named(made, &["sa"], Printer::NameAge);
     made.subresources = vec![Subresource {
-        body: Some(Gvk::new("authentication.k8s.io", "v1", "TokenRequest")),
+        body: Some(GroupVersionKind::new("authentication.k8s.io/v1", "TokenRequest")),
         ..below("token", &[Verb::Create])
     }];
     made

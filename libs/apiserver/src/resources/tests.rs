@@ -82,7 +82,7 @@ fn rules_that_differ_between_kinds() {
 #[test]
 fn custom_resources_come_and_go() {
     let mut catalog = standard();
-    let gvk = Gvk::new("resource.nvidia.com", "v1beta1", "ComputeDomain");
+    let gvk = GroupVersionKind::new("resource.nvidia.com/v1beta1", "ComputeDomain");
     let domains = ResourceType::custom(&gvk, "computedomains", Scope::Namespaced, true);
     assert_eq!(domains.singular, "computedomain");
     assert_eq!(catalog.add(domains.clone()), Ok(()));
@@ -111,7 +111,7 @@ fn custom_resources_come_and_go() {
 fn a_second_version_of_a_custom_group_follows_the_first() {
     let mut catalog = Catalog::new();
     for (group, version) in [("a.example.com", "v1"), ("b.example.com", "v1"), ("a.example.com", "v1beta1")] {
-        let gvk = Gvk::new(group, version, "Thing");
+        let gvk = GroupVersionKind::new(&api_version(group, version), "Thing");
         assert_eq!(
             catalog.add(ResourceType::custom(&gvk, "things", Scope::Cluster, false)),
             Ok(())
