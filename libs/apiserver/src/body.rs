@@ -60,7 +60,10 @@ pub enum BodyError {
     #[error("{} in version {:?} cannot be handled as a {wanted}: the kinds differ", found.kind, found.version)]
     OtherKind { found: Box<GroupVersionKind>, wanted: String },
     #[error("{} in version {:?} cannot be handled as a {}: {source}", kind.kind, kind.version, kind.kind)]
-    Shape { kind: Box<GroupVersionKind>, source: ShapeError },
+    Shape {
+        kind: Box<GroupVersionKind>,
+        source: ShapeError,
+    },
 }
 
 /// Decodes a body that must be a `kind`. `apiVersion` and `kind` may be absent; other ones are errors.

@@ -3,6 +3,7 @@
 pub mod body;
 pub mod negotiate;
 pub mod object;
+pub mod patch;
 pub mod protobuf;
 pub mod request;
 pub mod resources;

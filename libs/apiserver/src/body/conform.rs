@@ -15,7 +15,7 @@ use super::tree::{Budget, ExtentError, Tree};
 use crate::schema::{Field, Message, Schema, Type};
 
 /// Findings that are kept. Source: sigs.k8s.io/json.
-const FINDINGS_MAX: usize = 100;
+pub(crate) const FINDINGS_MAX: usize = 100;
 
 /// Something in a body that strict field validation refuses. Prints as upstream writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Finding {
     UnknownField { path: String },
     /// A key that stands twice in one object.
     DuplicateField { path: String },
+    /// Something in an operation of a JSON patch.
+    InJsonPatch(Box<Finding>),
 }
 
 impl fmt::Display for Finding {
@@ -31,6 +33,7 @@ impl fmt::Display for Finding {
         match self {
             Self::UnknownField { path } => write!(f, "unknown field {path:?}"),
             Self::DuplicateField { path } => write!(f, "duplicate field {path:?}"),
+            Self::InJsonPatch(finding) => write!(f, "json patch {finding}"),
         }
     }
 }
@@ -67,17 +70,17 @@ pub(crate) fn conform(
     tree: Tree,
     budget: &Budget,
 ) -> Result<(Map<String, Value>, Vec<Finding>), ShapeError> {
-    let mut walk = Walk {
-        schema,
-        budget,
-        findings: Vec::new(),
-        path: String::new(),
-        outer: String::new(),
-        fields: Vec::new(),
-        depth: 0,
-    };
+    let mut walk = Walk::new(schema, budget);
     let object = walk.message(message, tree)?;
     Ok((object, walk.findings))
+}
+
+/// A tree as a value, with the keys that stand twice.
+pub(crate) fn untyped(tree: Tree) -> (Value, Vec<Finding>) {
+    let budget = Budget::default();
+    let mut walk = Walk::new(Schema::builtin(), &budget);
+    let value = walk.any(tree);
+    (value, walk.findings)
 }
 
 struct Walk<'a> {
@@ -93,7 +96,19 @@ struct Walk<'a> {
     depth: usize,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(schema: &'a Schema, budget: &'a Budget) -> Self {
+        Self {
+            schema,
+            budget,
+            findings: Vec::new(),
+            path: String::new(),
+            outer: String::new(),
+            fields: Vec::new(),
+            depth: 0,
+        }
+    }
+
     /// Runs `step` with the path made longer by `part`.
     fn within<T>(&mut self, part: fmt::Arguments<'_>, step: impl FnOnce(&mut Self) -> T) -> T {
         use fmt::Write as _;
@@ -150,7 +165,7 @@ impl Walk<'_> {
                 given.extend(value.map(|value| (key, value)));
             } else if message.open {
                 self.seen(&mut seen, &key);
-                let value = self.within_key(&key, |walk| walk.any(tree))?;
+                let value = self.within_key(&key, |walk| walk.any(tree));
                 given.insert(key, value);
             } else {
                 self.find(&key, |path| Finding::UnknownField { path });
@@ -210,7 +225,7 @@ impl Walk<'_> {
     /// `None` for null.
     fn value(&mut self, ty: &Type, tree: Tree) -> Result<Option<Value>, ShapeError> {
         let value = match (ty, tree) {
-            (Type::Any, tree) => return self.any(tree).map(Some),
+            (Type::Any, tree) => return Ok(Some(self.any(tree))),
             (_, Tree::Null) => return Ok(None),
             (Type::Raw | Type::FieldsV1, tree) => plain(tree),
             (Type::String, Tree::Text(text)) => Value::String(text),
@@ -280,12 +295,12 @@ impl Walk<'_> {
     }
 
     /// Any value. Whole numbers beyond 64 bits with sign become floating, as upstream does.
-    fn any(&mut self, tree: Tree) -> Result<Value, ShapeError> {
-        Ok(match tree {
+    fn any(&mut self, tree: Tree) -> Value {
+        match tree {
             Tree::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
                 for (index, item) in items.into_iter().enumerate() {
-                    list.push(self.within(format_args!("[{index}]"), |walk| walk.any(item))?);
+                    list.push(self.within(format_args!("[{index}]"), |walk| walk.any(item)));
                 }
                 Value::Array(list)
             }
@@ -295,14 +310,14 @@ impl Walk<'_> {
                     if map.contains_key(&key) {
                         self.find(&key, |path| Finding::DuplicateField { path });
                     }
-                    let value = self.within_key(&key, |walk| walk.any(tree))?;
+                    let value = self.within_key(&key, |walk| walk.any(tree));
                     map.insert(key, value);
                 }
                 Value::Object(map)
             }
             Tree::Number(number) if number.as_i64().is_none() => number.as_f64().map_or(Value::Null, Value::from),
             scalar => plain(scalar),
-        })
+        }
     }
 
     fn quantity(&self, text: &str) -> Result<Value, ShapeError> {
