@@ -280,6 +280,10 @@ impl<'a> Search<'a> {
             return Ok(false);
         }
         let shareable = self.features.consumable_capacity && pool.is_shareable(local);
+        if pool.consumes_counters(local) && !self.features.partitionable_devices {
+            // Not even one more share of it, although that would not be charged.
+            return Ok(false);
+        }
         let charged = pool.consumes_counters(local) && !(shareable && self.has_share(position));
         if charged && !self.counters_allow(pool_at, local) {
             return Ok(false);

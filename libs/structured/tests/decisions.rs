@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use resource_api::claim::ResourceClaim;
+use resource_api::claim::{DeviceRequestAllocationResult, ResourceClaim};
 use resource_api::ids::{DeviceId, Uid};
 use serde_json::{Value, json};
 use structured::{
@@ -318,6 +318,33 @@ fn a_partition_wakes_the_units_that_its_counters_could_serve() {
     let wakes = |device: &str| wake_matches(&cluster, &unit, &DeviceId::new(GPU, "a", device));
     assert!(wakes("quarter-0"), "it leaves room for the whole");
     assert!(!wakes("quarter-1"), "it is a part of another");
+}
+
+#[test]
+fn without_partitions_not_even_a_share_of_a_device_with_counters_is_given() {
+    let give = |partitionable_devices: bool| {
+        let mut cluster = Cluster::new(Features {
+            partitionable_devices,
+            ..Features::default()
+        });
+        cluster.put_class(object(&json!({"metadata": {"name": "gpu"}})));
+        let pool = json!({"name": "a", "generation": 1, "resourceSliceCount": 2});
+        let sets = json!([{"name": "set", "counters": {"slices": {"value": "1"}}}]);
+        let draws = json!([{"counterSet": "set", "counters": {"slices": {"value": "1"}}}]);
+        let devices = json!([{"name": "dev-0", "allowMultipleAllocations": true, "consumesCounters": draws}]);
+        for (name, field, value) in [("counters", "sharedCounters", sets), ("devices", "devices", devices)] {
+            let mut spec = json!({"driver": GPU, "pool": pool, "nodeName": "a"});
+            spec[field] = value;
+            cluster.put_slice(object(&json!({"metadata": {"name": name}, "spec": spec})));
+        }
+        let share = json!({"request": "gpu", "driver": GPU, "pool": "a", "device": "dev-0", "shareID": uid(7)});
+        let share: DeviceRequestAllocationResult = serde_json::from_value(share).expect("a share");
+        cluster.take(uid(7), &[share]);
+        let answer = first_fit(&cluster, &gpus(1)).map(|plan| plan.node.to_string());
+        answer.map_err(|refusal| refusal.kind)
+    };
+    assert_eq!(give(true), Ok("a".to_owned()), "it is charged already");
+    assert_eq!(give(false), Err(UnallocatableKind::DoesNotFit));
 }
 
 #[test]

@@ -329,7 +329,8 @@ pub(super) fn removed_by_state(
         return Some(Reason::Tainted);
     }
     let shared_already = features.consumable_capacity && pool.is_shareable(device) && pool.has_share(device);
-    if pool.consumes_counters(device) && !shared_already {
+    let charged = pool.consumes_counters(device) && !shared_already;
+    if charged || (pool.consumes_counters(device) && !features.partitionable_devices) {
         let board = pool.board.as_ref();
         if !board.is_some_and(|board| board.allows(device, None, features.compatibility_groups)) {
             return Some(Reason::Counters);
