@@ -8,7 +8,7 @@ use resource_api::gates::{FeatureGates, Gate, GateError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::mutation::{Mutation, Op, Write};
+use crate::mutation::{Mutation, Op, Outcome, Write};
 use crate::{Store, StoreError, Stored};
 
 /// The kind of the one object that holds the gates.
@@ -204,6 +204,26 @@ impl Store {
     ) -> Result<Result<GateSwitch, GateError>, StoreError> {
         let stored = self.object(GATES_KIND, "", NAME).await?;
         switch(stored.as_ref(), changes, trace)
+    }
+
+    /// Applies `changes` before anything runs that could announce them: followers find the event in the log. Returns the position since
+    /// which the gates are as they are, and whether that is news.
+    ///
+    /// The inner error: what is wrong with `changes`; nothing is written then.
+    pub async fn apply_gates(&self, changes: &str, writer: &str) -> Result<Result<(u64, bool), GateError>, StoreError> {
+        loop {
+            let mutation = match self.switch_gates(changes, None).await? {
+                Ok(GateSwitch::Unchanged) => return Ok(Ok((self.gates().await?.position, false))),
+                Ok(GateSwitch::Commit(mutation)) => mutation,
+                Err(error) => return Ok(Err(error)),
+            };
+            let batch = Uuid::now_v7();
+            let (outcomes, _) = self.commit(batch, writer, std::slice::from_ref(&*mutation)).await?;
+            if let Some(Outcome::Won { sequences }) = outcomes.first() {
+                return Ok(Ok((sequences.first().copied().unwrap_or(0), true)));
+            }
+            // Somebody else switched meanwhile.
+        }
     }
 }
 

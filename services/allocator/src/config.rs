@@ -17,6 +17,8 @@ pub struct Config {
     pub connections_max: u32,
     /// How a node is chosen among those that fit.
     pub policy: Policy,
+    /// Feature gates to switch before anything is decided, as `A=true,B=false`; empty: none.
+    pub feature_gates: String,
 }
 
 impl Config {
@@ -29,6 +31,7 @@ impl Config {
             lease_ttl: Duration::from_secs(3),
             connections_max: 8,
             policy: Policy::FirstFit,
+            feature_gates: String::new(),
         }
     }
 }

@@ -48,6 +48,8 @@ pub enum AllocatorError {
     Store(#[from] StoreError),
     #[error("the message bus cannot be used")]
     Bus(#[from] bus::BusError),
+    #[error("the feature gates cannot be switched so")]
+    Gates(#[from] resource_api::gates::GateError),
     #[error("metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
     #[error("a part of the allocator ended unexpectedly")]
@@ -99,7 +101,7 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), AllocatorErr
     let thread = spawn_engine(engine, stats, engine_inputs, effects, stop.clone())?;
     tasks.spawn(shell::run_effects(deps.store.clone(), writer, engine_effects, inputs.clone()));
 
-    let from = match load(&deps.store, &inputs, &stop).await {
+    let from = match load(&deps, &inputs, &stop).await {
         Ok(from) => from,
         // Told to stop before it was ready: what follows ends at once.
         Err(_) if stop.is_cancelled() => 0,
@@ -160,10 +162,10 @@ fn spawn_engine(
 }
 
 /// Reads everything that exists. Returns the log position from which on events complete it.
-async fn load(store: &Store, inputs: &mpsc::Sender<Input>, stop: &CancellationToken) -> Result<u64, AllocatorError> {
+async fn load(deps: &Deps, inputs: &mpsc::Sender<Input>, stop: &CancellationToken) -> Result<u64, AllocatorError> {
     let mut pause = std::time::Duration::from_millis(50);
     loop {
-        match load_once(store, inputs).await {
+        match load_once(deps, inputs).await {
             Ok(from) => return Ok(from),
             Err(AllocatorError::Store(error)) => tracing::warn!(error = %error, "the database does not answer yet"),
             Err(other) => return Err(other),
@@ -175,7 +177,12 @@ async fn load(store: &Store, inputs: &mpsc::Sender<Input>, stop: &CancellationTo
     }
 }
 
-async fn load_once(store: &Store, inputs: &mpsc::Sender<Input>) -> Result<u64, AllocatorError> {
+async fn load_once(deps: &Deps, inputs: &mpsc::Sender<Input>) -> Result<u64, AllocatorError> {
+    let Deps { store, config, .. } = deps;
+    if !config.feature_gates.is_empty() {
+        let (position, _) = store.apply_gates(&config.feature_gates, &config.id).await??;
+        tracing::info!(position, settings = %config.feature_gates, "feature gates as asked for");
+    }
     let mut from = None;
     for kind in KINDS {
         let (objects, position) = store.list_all(kind).await?;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{apply, audit, delete, describe, events, failure, get, migrate, ready, submit, wait};
-use crate::service::{DatabaseServiceArgs, IngestArgs, NodeAgentArgs, SimDriverArgs};
+use crate::client::{apply, audit, delete, describe, events, failure, gates, get, migrate, ready, submit, wait};
+use crate::service::{AllocatorArgs, DatabaseServiceArgs, IngestArgs, NodeAgentArgs, SimDriverArgs};
 use crate::{openb, service, up};
 
 /// Dray gives devices to claims.
@@ -34,6 +34,9 @@ enum Command {
     Delete(delete::Args),
     /// Show the event log.
     Events(events::Args),
+    /// Show or switch feature gates.
+    #[command(subcommand)]
+    Gates(gates::Command),
     /// Prove the invariants from the database's tables.
     Audit(audit::Args),
     /// Bring the database's schema up to date; waits up to a minute for the database.
@@ -46,7 +49,7 @@ enum Command {
     /// Service: accepts submissions and serves the API.
     Ingest(IngestArgs),
     /// Service: decides which devices serve which unit.
-    Allocator(DatabaseServiceArgs),
+    Allocator(AllocatorArgs),
     /// Service: relays events, follows up on releases, keeps the log short.
     Controller(DatabaseServiceArgs),
     /// Service: prepares devices on a node, or on a fleet of simulated ones.
@@ -77,6 +80,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Describe(args) => block_on(describe::run(args)),
         Command::Delete(args) => block_on(delete::run(args)),
         Command::Events(args) => block_on(events::run(args)),
+        Command::Gates(command) => block_on(gates::run(command)),
         Command::Audit(args) => block_on(audit::run(args)),
         Command::Migrate(args) => block_on(migrate::run(args)),
         Command::Ready(args) => block_on(ready::run(args)),

@@ -10,6 +10,7 @@ pub(crate) mod describe;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod fetch;
+pub(crate) mod gates;
 pub(crate) mod get;
 pub(crate) mod kind;
 pub(crate) mod migrate;

@@ -10,7 +10,7 @@ mod ingest;
 mod node_agent;
 mod sim_driver;
 
-pub(crate) use allocator::run as run_allocator;
+pub(crate) use allocator::{AllocatorArgs, run as run_allocator};
 pub(crate) use args::{DatabaseServiceArgs, stop_with_stdin};
 pub(crate) use controller::run as run_controller;
 pub(crate) use ingest::{IngestArgs, run as run_ingest};

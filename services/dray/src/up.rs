@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Simulated nodes beside this machine's own, in one process.
     #[arg(long, default_value_t = 0, value_name = "N")]
     nodes: u32,
+    /// Feature gates to switch at the start, e.g. `DRADerivedAttributes=true`; those not named stay as they are. `dray gates` shows all.
+    #[arg(long, env = "DRAY_FEATURE_GATES", value_name = "NAME=BOOL,...")]
+    feature_gates: Option<String>,
     /// What the services log, in the syntax of their `chassis.telemetry.log`.
     #[arg(long, default_value = "info", value_name = "FILTER")]
     log: String,

@@ -6,11 +6,11 @@ use device_selectors::DeviceExpressions;
 use resource_api::Uid;
 use resource_api::defaults;
 use resource_api::field_path::FieldError;
-use resource_api::gates::FeatureGates;
 use resource_api::object::AnyObject;
 use resource_api::prepare;
 use resource_api::validation::{self, ValidationContext};
 use resource_api::wire::Time;
+use store::GatesAt;
 use uuid::Uuid;
 
 /// An object that may be stored.
@@ -43,33 +43,37 @@ impl Admitted {
     }
 }
 
-/// What admission needs to know.
+/// What admission needs to know: the feature gates as they are at one position of the log.
 #[derive(Clone)]
 pub(crate) struct Admission {
-    gates: FeatureGates,
+    gates: GatesAt,
     expressions: Arc<DeviceExpressions>,
 }
 
 impl Admission {
-    /// With the feature gates of this installation.
-    pub(crate) fn new(gates: FeatureGates) -> Self {
+    pub(crate) fn new(gates: GatesAt) -> Self {
         Self {
             gates,
-            expressions: Arc::new(DeviceExpressions::new(device_selectors::Gates::default())),
+            expressions: Arc::new(DeviceExpressions::new(device_selectors::Gates::from(&gates.gates))),
         }
+    }
+
+    /// The position that a mutation of what was admitted must name: it loses if gates were switched since.
+    pub(crate) fn position(&self) -> u64 {
+        self.gates.position
     }
 
     fn context(&self) -> ValidationContext<'_> {
         ValidationContext {
             expressions: self.expressions.as_ref(),
-            gates: &self.gates,
+            gates: &self.gates.gates,
         }
     }
 
     /// A new object under this uid, or every rule that it breaks.
     pub(crate) fn create(&self, mut object: AnyObject, uid: Uuid, now: Time) -> Result<Admitted, Vec<FieldError>> {
         defaults::apply(&mut object, now);
-        prepare::for_create(&mut object, &self.gates);
+        prepare::for_create(&mut object, &self.gates.gates);
         let metadata = object.metadata_mut();
         metadata.uid = Some(Uid(uid));
         metadata.creation_timestamp = Some(now);
@@ -85,7 +89,7 @@ impl Admission {
     /// The new state of `old`, or every rule that the change breaks. Both must be of one kind.
     pub(crate) fn update(&self, mut object: AnyObject, old: &AnyObject, now: Time) -> Result<Admitted, Vec<FieldError>> {
         defaults::apply(&mut object, now);
-        if prepare::for_update(&mut object, old, &self.gates, now).is_err() {
+        if prepare::for_update(&mut object, old, &self.gates.gates, now).is_err() {
             return Err(Vec::new());
         }
         match validation::check_update(&object, old, &self.context()) {

@@ -17,6 +17,8 @@ pub struct Config {
     pub writes_max: usize,
     /// Units that are waited for at once, at most.
     pub waiters_max: usize,
+    /// Feature gates to switch before anything is served, as `A=true,B=false`; empty: none.
+    pub feature_gates: String,
 }
 
 impl Config {
@@ -30,6 +32,7 @@ impl Config {
             connections_max: 16,
             writes_max: 8_192,
             waiters_max: 100_000,
+            feature_gates: String::new(),
         }
     }
 }

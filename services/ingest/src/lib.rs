@@ -3,6 +3,7 @@
 mod admission;
 mod config;
 mod error;
+mod gatekeeper;
 mod grpc;
 mod intake;
 mod live;
@@ -21,9 +22,10 @@ use std::time::Duration;
 use bus::{Bus, BusConfig};
 use follower::Follower;
 use prometheus::Registry;
-use resource_api::gates::FeatureGates;
+use resource_api::gates::GateError;
 use resource_api::object::Kind;
 use rpc::dray::v1::agents_server::AgentsServer;
+use rpc::dray::v1::gates_server::GatesServer;
 use rpc::dray::v1::log_server::LogServer;
 use rpc::dray::v1::objects_server::ObjectsServer;
 use rpc::dray::v1::pools_server::PoolsServer;
@@ -41,7 +43,7 @@ use tonic_health::server::HealthReporter;
 
 pub use config::Config;
 
-use admission::Admission;
+use gatekeeper::Gatekeeper;
 use grpc::Context;
 use intake::Intake;
 use live::Live;
@@ -75,6 +77,8 @@ pub enum IngestError {
         #[source]
         source: std::io::Error,
     },
+    #[error("the feature gates cannot be switched so")]
+    Gates(#[from] GateError),
     #[error("metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
     #[error("the gRPC server failed")]
@@ -129,6 +133,11 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError>
     let Some(from) = head(&store, &stop).await else {
         return Ok(());
     };
+    if !config.feature_gates.is_empty() {
+        let (position, _) = store.apply_gates(&config.feature_gates, &config.id).await??;
+        tracing::info!(position, settings = %config.feature_gates, "feature gates as asked for");
+    }
+    let gatekeeper = Gatekeeper::new(store.gates().await?);
     // What serves outlives what calls it: first the server ends, then the streams, then the writer and the follower.
     let end = CancellationToken::new();
     let mut parts = JoinSet::new();
@@ -141,16 +150,17 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError>
     let writer = Writer::spawn(store.clone(), writer_config, Some(announce), &mut parts, end.clone());
     let live = Live::new(config.waiters_max, metrics.clone());
     let (out, batches) = mpsc::channel(follower::BATCHES_MAX);
-    let kinds = Kind::ALL.map(Kind::plural);
+    let mut kinds = Kind::ALL.map(Kind::plural).to_vec();
+    kinds.push(store::GATES_KIND);
     parts.spawn(Follower::new(store.clone(), bus.clone(), &kinds, from).run(out, end.clone()));
-    parts.spawn(live.clone().run(batches));
+    parts.spawn(live.clone().run(batches, gatekeeper.clone()));
 
     let streams = TaskTracker::new();
     let context = Context {
         store: store.clone(),
         writer,
         live,
-        admission: Admission::new(FeatureGates::default()),
+        gatekeeper,
         intake: Intake::new(),
         metrics,
         tasks: streams.clone(),
@@ -209,6 +219,7 @@ async fn serve(context: Context, listener: TcpListener) -> Result<(), IngestErro
         .add_service(ObjectsServer::new(grpc::ObjectsService(context.clone())).max_decoding_message_size(MESSAGE_MAX_BYTES))
         .add_service(PoolsServer::new(grpc::PoolsService(context.clone())).max_decoding_message_size(POOL_MESSAGE_MAX_BYTES))
         .add_service(LogServer::new(grpc::LogService(context.clone())))
+        .add_service(GatesServer::new(grpc::GatesService(context.clone())))
         .add_service(AgentsServer::new(grpc::AgentsService(context)).max_decoding_message_size(MESSAGE_MAX_BYTES))
         // An answer must not wait for the client's delayed acknowledgement of the one before.
         .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), shutdown)
@@ -218,7 +229,7 @@ async fn serve(context: Context, listener: TcpListener) -> Result<(), IngestErro
 
 /// Of the process as a whole and of each service, as clients ask for either.
 async fn set_health(health: &HealthReporter, status: ServingStatus) {
-    let services = ["Units", "Objects", "Pools", "Log", "Agents"].map(|service| format!("dray.v1.{service}"));
+    let services = ["Units", "Objects", "Pools", "Log", "Gates", "Agents"].map(|service| format!("dray.v1.{service}"));
     for service in std::iter::once(String::new()).chain(services) {
         health.set_service_status(service, status).await;
     }

@@ -11,6 +11,7 @@ use tonic::Status;
 use uuid::Uuid;
 
 use crate::error;
+use crate::gatekeeper::Gatekeeper;
 use crate::metrics::Metrics;
 use crate::waiters::{Waiter, Waiters};
 
@@ -41,8 +42,11 @@ impl Live {
     }
 
     /// Hands on what the follower gives, until it ends.
-    pub(crate) async fn run(self, mut batches: mpsc::Receiver<Batch>) {
+    pub(crate) async fn run(self, mut batches: mpsc::Receiver<Batch>, gatekeeper: Gatekeeper) {
         while let Some(batch) = batches.recv().await {
+            if batch.kind.as_ref() == store::GATES_KIND {
+                batch.events.iter().for_each(|event| gatekeeper.on_event(event));
+            }
             self.metrics.position.set(i64::try_from(batch.position).unwrap_or(i64::MAX));
             self.metrics.read_back.inc_by(u64::from(batch.read_back));
             if batch.kind.as_ref() == "units" {

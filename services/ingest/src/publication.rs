@@ -210,7 +210,8 @@ pub(crate) fn decide(
             &PublishedPool::of(published.iter().map(AsRef::as_ref)),
         ),
     };
-    let mutation = slices::mutation(&wanted.pool, writes, found.row.as_ref(), after);
+    let mut mutation = slices::mutation(&wanted.pool, writes, found.row.as_ref(), after);
+    mutation.gates = Some(admission.position());
     Ok(Decision {
         generation,
         n_slices,

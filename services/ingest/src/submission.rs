@@ -79,7 +79,10 @@ pub(crate) fn prepare(
         return Err(vec![Violation::invalid("claims", description)]);
     }
     let mut violations = Vec::new();
-    let mut mutation = Mutation::default();
+    let mut mutation = Mutation {
+        gates: Some(admission.position()),
+        ..Mutation::default()
+    };
     let mut answer = Answer {
         unit_uid: fresh(),
         claim_uids: Vec::new(),

@@ -200,8 +200,7 @@ impl Engine {
                 if shares.into_iter().any(|result| result.share_id.is_some()) {
                     // What is left of the device may do for the next that asks the same.
                     let mine = self.mine.clone();
-                    self.queue
-                        .wake_next(compiled.signature(), |unit| Self::owns(&mine, unit));
+                    self.queue.wake_next(compiled.signature(), |unit| Self::owns(&mine, unit));
                 }
                 self.propose(place, plan, now_ms, effects);
             }

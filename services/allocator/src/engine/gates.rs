@@ -81,7 +81,9 @@ impl Engine {
     fn make_cluster(&mut self) {
         let mut cluster = Cluster::new(features_of(self.gates.gates));
         self.classes.values().for_each(|class| cluster.put_class(class.clone()));
-        self.taint_rules.values().for_each(|rule| cluster.put_taint_rule(rule.clone()));
+        self.taint_rules
+            .values()
+            .for_each(|rule| cluster.put_taint_rule(rule.clone()));
         self.nodes.values().for_each(|node| cluster.put_node(node.clone()));
         let slices = self.pools.values().flat_map(|facts| facts.slices.values());
         slices.for_each(|slice| cluster.put_slice(slice.clone()));

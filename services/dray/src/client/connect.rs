@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use rpc::dray::v1::gates_client::GatesClient;
 use rpc::dray::v1::log_client::LogClient;
 use rpc::dray::v1::objects_client::ObjectsClient;
 use rpc::dray::v1::pools_client::PoolsClient;
@@ -81,6 +82,10 @@ impl Client {
 
     pub(crate) fn pools(&self) -> PoolsClient<Channel> {
         PoolsClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub(crate) fn gates(&self) -> GatesClient<Channel> {
+        GatesClient::new(self.channel.clone())
     }
 
     pub(crate) fn log(&self) -> LogClient<Channel> {

@@ -6,12 +6,21 @@ use std::time::Duration;
 use chassis::config::Validate;
 use chassis::{AnyError, ChassisConfig, Parts};
 
-use super::args::{self, DatabaseServiceArgs, Service, id_or_new, missing, zero};
+use super::args::{self, DatabaseServiceArgs, GatesArgs, Service, id_or_new, missing, zero};
 
 const SERVICE: Service = Service {
     name: "allocator",
     defaults: include_str!("allocator.toml"),
 };
+
+/// Flags of `dray allocator`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AllocatorArgs {
+    #[command(flatten)]
+    gates: GatesArgs,
+    #[command(flatten)]
+    database: DatabaseServiceArgs,
+}
 
 /// See `allocator.toml`.
 #[derive(Debug, serde::Deserialize)]
@@ -24,6 +33,7 @@ struct Settings {
     lease_ttl: Duration,
     connections_max: u32,
     policy: String,
+    feature_gates: String,
     chassis: ChassisConfig,
 }
 
@@ -43,9 +53,10 @@ impl args::Settings for Settings {
 }
 
 /// Runs an allocator until it is stopped.
-pub(crate) fn run(args: DatabaseServiceArgs) -> ExitCode {
-    let flags = args.flags();
-    args::run(&SERVICE, args.bus.common, flags, serve)
+pub(crate) fn run(args: AllocatorArgs) -> ExitCode {
+    let mut flags = args.database.flags();
+    flags.extend(args.gates.flags());
+    args::run(&SERVICE, args.database.bus.common, flags, serve)
 }
 
 async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
@@ -53,6 +64,7 @@ async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
         lease_ttl: settings.lease_ttl,
         connections_max: settings.connections_max,
         policy: settings.policy.parse()?,
+        feature_gates: settings.feature_gates,
         ..allocator::Config::new(id_or_new(settings.id, SERVICE.name), settings.database_url, settings.nats_url)
     };
     let deps = allocator::connect(config, parts.health.registry().clone()).await?;

@@ -65,6 +65,20 @@ impl DatabaseServiceArgs {
     }
 }
 
+/// The flag of a service that may switch feature gates.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct GatesArgs {
+    /// Feature gates to switch at the start, e.g. `DRADerivedAttributes=true`; those not named stay as they are. `dray gates` shows all.
+    #[arg(long, env = "DRAY_FEATURE_GATES", value_name = "NAME=BOOL,...")]
+    pub(crate) feature_gates: Option<String>,
+}
+
+impl GatesArgs {
+    pub(crate) fn flags(&self) -> Flags {
+        vec![("feature-gates", self.feature_gates.clone())]
+    }
+}
+
 /// Keys of settings with the values that flags gave them.
 pub(crate) type Flags = Vec<(&'static str, Option<String>)>;
 

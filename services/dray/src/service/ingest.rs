@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use chassis::config::Validate;
 use chassis::{AnyError, ChassisConfig, Parts};
 
-use super::args::{self, DatabaseServiceArgs, Service, id_or_new, missing};
+use super::args::{self, DatabaseServiceArgs, GatesArgs, Service, id_or_new, missing};
 
 const SERVICE: Service = Service {
     name: "ingest",
@@ -19,6 +19,8 @@ pub(crate) struct IngestArgs {
     /// Where gRPC is served.
     #[arg(long, env = "DRAY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    gates: GatesArgs,
     #[command(flatten)]
     database: DatabaseServiceArgs,
 }
@@ -34,6 +36,7 @@ struct Settings {
     connections_max: u32,
     writes_max: usize,
     waiters_max: usize,
+    feature_gates: String,
     chassis: ChassisConfig,
 }
 
@@ -53,6 +56,7 @@ impl args::Settings for Settings {
 pub(crate) fn run(args: IngestArgs) -> ExitCode {
     let mut flags = args.database.flags();
     flags.push(("listen", args.listen.map(|address| address.to_string())));
+    flags.extend(args.gates.flags());
     args::run(&SERVICE, args.database.bus.common, flags, serve)
 }
 
@@ -62,6 +66,7 @@ async fn serve(settings: Settings, parts: Parts) -> Result<(), AnyError> {
         connections_max: settings.connections_max,
         writes_max: settings.writes_max,
         waiters_max: settings.waiters_max,
+        feature_gates: settings.feature_gates,
         ..ingest::Config::new(id_or_new(settings.id, SERVICE.name), settings.database_url, settings.nats_url)
     };
     let deps = ingest::connect(config, parts.health.registry().clone()).await?;

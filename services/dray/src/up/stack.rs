@@ -50,6 +50,7 @@ impl Stack {
         self.postgres = Some(postgres.context("cannot start Postgres")?);
         self.nats = Some(nats.context("cannot start NATS")?);
         self.migrate().await?;
+        self.switch_gates().await?;
         for plan in self.plans()? {
             self.services.push(Process::start(plan, &self.log_dir())?);
         }
@@ -68,6 +69,18 @@ impl Stack {
         store::migrate(&postgres.url_of(DATABASE))
             .await
             .context("cannot bring the database up to date")
+    }
+
+    /// Here and not by a service's flag: a service that is started again must not switch back what was switched meanwhile.
+    async fn switch_gates(&self) -> anyhow::Result<()> {
+        let Some(changes) = &self.args.feature_gates else {
+            return Ok(());
+        };
+        let store = store::Store::connect(&store::StoreConfig::new(self.postgres()?.url_of(DATABASE), "dray-up"))?;
+        let switched = store.apply_gates(changes, "up").await;
+        store.close().await;
+        switched.context("cannot switch the feature gates")??;
+        Ok(())
     }
 
     /// The services and their addresses, in the order of starting.

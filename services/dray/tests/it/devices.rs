@@ -15,13 +15,19 @@ const NIC: &str = "nic.dray.example";
 fn slice(name: &str, (driver, node): (&str, &str), (generation, count): (i64, i64), more: Value) -> Value {
     let mut json = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
         "spec": {"driver": driver, "nodeName": node, "pool": {"name": node, "generation": generation, "resourceSliceCount": count}}});
-    json["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     json
 }
 
 fn exactly(name: &str, class: &str, more: Value) -> Value {
     let mut json = json!({"name": name, "exactly": {"deviceClassName": class}});
-    json["exactly"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json["exactly"]
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     json
 }
 
@@ -103,8 +109,16 @@ async fn partitions_share_the_counters_of_their_board() {
     stack.apply(&slice("board", (DRIVER, "node-a"), (1, 2), board)).await;
     let partitions = json!({"devices": [partition("mig-7g", 7), partition("mig-3g-0", 3), partition("mig-3g-1", 3),
         partition("mig-1g-0", 1), partition("mig-1g-1", 1)]});
-    stack.apply(&slice("partitions", (DRIVER, "node-a"), (1, 2), partitions)).await;
-    let of_size = |slots: u32| exactly("gpu", "mig", cel(&format!("device.attributes[\"{DRIVER}\"].slots == {slots}")));
+    stack
+        .apply(&slice("partitions", (DRIVER, "node-a"), (1, 2), partitions))
+        .await;
+    let of_size = |slots: u32| {
+        exactly(
+            "gpu",
+            "mig",
+            cel(&format!("device.attributes[\"{DRIVER}\"].slots == {slots}")),
+        )
+    };
 
     let first = stack.one("3g-a", of_size(3)).await;
     let second = stack.one("3g-b", of_size(3)).await;
@@ -134,9 +148,11 @@ async fn partitions_share_the_counters_of_their_board() {
 
 /// A card of 10 gigabit that is handed out in pieces.
 fn card(generation: i64, is_shareable: bool) -> Value {
-    let mut device = json!({"name": "card-0", "allowMultipleAllocations": is_shareable, "capacity": {"bandwidth": {"value": "10G"}}});
+    let mut device =
+        json!({"name": "card-0", "allowMultipleAllocations": is_shareable, "capacity": {"bandwidth": {"value": "10G"}}});
     if is_shareable {
-        device["capacity"]["bandwidth"]["requestPolicy"] = json!({"default": "1G", "validRange": {"min": "1G", "step": "1G", "max": "10G"}});
+        device["capacity"]["bandwidth"]["requestPolicy"] =
+            json!({"default": "1G", "validRange": {"min": "1G", "step": "1G", "max": "10G"}});
     }
     slice("card", (NIC, "node-a"), (generation, 1), json!({"devices": [device]}))
 }
@@ -279,7 +295,10 @@ async fn alternatives_are_tried_in_their_order() {
     let second = stack.one("second", request.clone()).await;
     assert_eq!(stack.devices(&second).await, ["node-b/gpu-0", "node-b/gpu-1"]);
     let claim = stack.stored_claim(&second).await;
-    assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["request"], "gpu/two-small");
+    assert_eq!(
+        claim["status"]["allocation"]["devices"]["results"][0]["request"],
+        "gpu/two-small"
+    );
     let third = stack.one("third", request).await;
     stack.waits(&third).await;
     stack.release(&second).await;
@@ -296,7 +315,9 @@ async fn all_devices_are_given_together_and_never_of_an_incomplete_pool() {
     stack
         .apply(&slice("first", (DRIVER, "node-a"), (1, 2), devices(["gpu-0", "gpu-1"])))
         .await;
-    let all = stack.one("all", exactly("gpu", "gpu", json!({"allocationMode": "All"}))).await;
+    let all = stack
+        .one("all", exactly("gpu", "gpu", json!({"allocationMode": "All"})))
+        .await;
     stack.waits(&all).await;
     stack
         .apply(&slice("second", (DRIVER, "node-a"), (1, 2), devices(["gpu-2", "gpu-3"])))
@@ -309,7 +330,9 @@ async fn all_devices_are_given_together_and_never_of_an_incomplete_pool() {
     stack.waits(&single).await;
     stack.release(&all).await;
     assert_eq!(stack.devices(&single).await.len(), 1);
-    let all = stack.one("all-again", exactly("gpu", "gpu", json!({"allocationMode": "All"}))).await;
+    let all = stack
+        .one("all-again", exactly("gpu", "gpu", json!({"allocationMode": "All"})))
+        .await;
     stack.waits(&all).await;
     stack.release(&single).await;
     assert_eq!(stack.devices(&all).await.len(), 4);
@@ -323,13 +346,16 @@ async fn devices_of_two_drivers_match_by_an_attribute() {
     stack.class("gpu", &format!("device.driver == \"{DRIVER}\"")).await;
     stack.class("nic", &format!("device.driver == \"{NIC}\"")).await;
     let devices = |prefix: &str, roots: &[&str]| {
-        let device = |(index, root): (usize, &&str)| {
-            json!({"name": format!("{prefix}-{index}"), "attributes": {"resource.kubernetes.io/pcieRoot": {"string": root}}})
-        };
+        let device = |(index, root): (usize, &&str)| json!({"name": format!("{prefix}-{index}"), "attributes": {"resource.kubernetes.io/pcieRoot": {"string": root}}});
         json!({"devices": roots.iter().enumerate().map(device).collect::<Vec<_>>()})
     };
     stack
-        .apply(&slice("gpus", (DRIVER, "node-a"), (1, 1), devices("gpu", &["pci0", "pci1", "pci2"])))
+        .apply(&slice(
+            "gpus",
+            (DRIVER, "node-a"),
+            (1, 1),
+            devices("gpu", &["pci0", "pci1", "pci2"]),
+        ))
         .await;
     stack
         .apply(&slice("nics", (NIC, "node-a"), (1, 1), devices("nic", &["pci2", "pci1"])))
@@ -362,7 +388,10 @@ async fn binding_conditions_are_carried_in_the_allocation() {
     let result = &allocation["devices"]["results"][0];
     assert_eq!(result["bindingConditions"], json!(["dra.example/attached"]));
     assert_eq!(result["bindingFailureConditions"], json!(["dra.example/broken"]));
-    assert!(allocation["allocationTimestamp"].as_str().is_some_and(|at| at.ends_with('Z')), "{allocation}");
+    assert!(
+        allocation["allocationTimestamp"].as_str().is_some_and(|at| at.ends_with('Z')),
+        "{allocation}"
+    );
     stack.assert_clean().await;
     stack.stop().await;
 }

@@ -5,6 +5,7 @@
 mod allocate;
 mod client_commands;
 mod devices;
+mod gates;
 mod import;
 mod installation;
 mod kill;

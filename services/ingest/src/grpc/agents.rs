@@ -84,7 +84,7 @@ impl AgentsService {
                     Op::Update {
                         expected: Some(old.sequence),
                     },
-                    self.0.admission.update(object.into(), &before, now()),
+                    self.0.gatekeeper.admission().update(object.into(), &before, now()),
                 )
             }
             None => {
@@ -100,7 +100,11 @@ impl AgentsService {
                     ..Node::default()
                 };
                 let uid = Uuid::now_v7();
-                (uid, Op::Create, self.0.admission.create(object.into(), uid, now()))
+                (
+                    uid,
+                    Op::Create,
+                    self.0.gatekeeper.admission().create(object.into(), uid, now()),
+                )
             }
         };
         let body = match admitted {

@@ -1,6 +1,7 @@
 //! The native API, a file per service. Handlers are thin: decode, ask, encode.
 
 mod agents;
+mod gates;
 mod log;
 mod objects;
 mod pools;
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use resource_api::object::Kind;
 use resource_api::wire::Time;
 use rpc::dray::v1 as pb;
-use store::{Cursor, EventRow, Operation, Page, Store, Stored, Writer};
+use store::{Cursor, EventRow, Operation, Outcome, Page, Store, Stored, Writer};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -20,13 +21,14 @@ use tokio_util::task::TaskTracker;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
 
-use crate::admission::Admission;
 use crate::error;
+use crate::gatekeeper::Gatekeeper;
 use crate::intake::Intake;
 use crate::live::Live;
 use crate::metrics::Metrics;
 
 pub(crate) use agents::AgentsService;
+pub(crate) use gates::GatesService;
 pub(crate) use log::LogService;
 pub(crate) use objects::ObjectsService;
 pub(crate) use pools::PoolsService;
@@ -38,7 +40,7 @@ pub(crate) struct Context {
     pub(crate) store: Store,
     pub(crate) writer: Writer,
     pub(crate) live: Live,
-    pub(crate) admission: Admission,
+    pub(crate) gatekeeper: Gatekeeper,
     pub(crate) intake: Intake,
     pub(crate) metrics: Metrics,
     /// What feeds streams; awaited before the process ends.
@@ -69,6 +71,14 @@ const NAMESPACE_DEFAULT: &str = "default";
 pub(crate) type Streamed<T> = ReceiverStream<Result<T, Status>>;
 
 impl Context {
+    /// After a lost write: if it lost because feature gates were switched, the next try is prepared under the new ones.
+    async fn heed(&self, outcome: &Outcome) -> Result<(), Status> {
+        match outcome {
+            Outcome::GatesChanged { .. } => self.gatekeeper.refresh(&self.store).await.map_err(error::from_store),
+            _ => Ok(()),
+        }
+    }
+
     /// A stream that `feed` fills until it ends, its client leaves or the service stops.
     fn stream<T, F, Fut>(&self, feed: F) -> Response<Streamed<T>>
     where

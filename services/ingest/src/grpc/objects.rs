@@ -16,7 +16,7 @@ use super::{
     Context, PAGE_SLICES_MAX, PageToken, Streamed, TRIES_MAX, cut, event, is_in, kind_of, namespace_of, now, object, page_size,
     trace_of,
 };
-use crate::admission::Admitted;
+use crate::admission::{Admission, Admitted};
 use crate::error;
 use crate::slices::{self, PoolAfter};
 use crate::violation::{Violation, of_object};
@@ -66,14 +66,13 @@ impl ObjectsService {
     async fn create(&self, wanted: AnyObject, trace: Option<Arc<str>>) -> Result<Applied, Status> {
         check_unit_annotation(&wanted, None)?;
         let uid = Uuid::now_v7();
-        let admitted = self
-            .0
-            .admission
+        let admission = self.0.gatekeeper.admission();
+        let admitted = admission
             .create(wanted, uid, now())
             .map_err(|e| error::invalid(&of_object(&e)))?;
         let write = write_of(&admitted, uid, Op::Create, trace);
         Ok(self
-            .commit(&admitted, None, write)
+            .commit(&admission, &admitted, None, write)
             .await?
             .map_or(Applied::Lost, Applied::Created))
     }
@@ -97,9 +96,8 @@ impl ObjectsService {
                 old.kind, old.name, old.sequence
             )));
         }
-        let admitted = self
-            .0
-            .admission
+        let admission = self.0.gatekeeper.admission();
+        let admitted = admission
             .update(wanted, &before, now())
             .map_err(|e| error::invalid(&of_object(&e)))?;
         if admitted.body() == old.body {
@@ -114,21 +112,30 @@ impl ObjectsService {
             trace,
         );
         Ok(self
-            .commit(&admitted, Some(&old), write)
+            .commit(&admission, &admitted, Some(&old), write)
             .await?
             .map_or(Applied::Lost, Applied::Configured))
     }
 
     /// The object as stored, or nothing if the write lost.
-    async fn commit(&self, admitted: &Admitted, old: Option<&Stored>, write: Write) -> Result<Option<Stored>, Status> {
-        let mutation = match admitted.object() {
+    async fn commit(
+        &self,
+        admission: &Admission,
+        admitted: &Admitted,
+        old: Option<&Stored>,
+        write: Write,
+    ) -> Result<Option<Stored>, Status> {
+        let mut mutation = match admitted.object() {
             AnyObject::ResourceSlice(slice) => self.slice_write(slice, old.is_none(), write.clone()).await?,
             _ => Mutation {
                 writes: vec![write.clone()],
                 ..Mutation::default()
             },
         };
-        let Outcome::Won { sequences } = self.0.writer.try_commit(mutation).await.map_err(error::from_store)? else {
+        mutation.gates = Some(admission.position());
+        let outcome = self.0.writer.try_commit(mutation).await.map_err(error::from_store)?;
+        let Outcome::Won { sequences } = outcome else {
+            self.0.heed(&outcome).await?;
             return Ok(None);
         };
         let sequence = sequences.first().copied().unwrap_or(0);

@@ -45,14 +45,17 @@ impl PoolsService {
     async fn try_publish(&self, wanted: &Arc<Publication>) -> Result<Option<pb::PublishPoolResponse>, Status> {
         let found = self.find(&wanted.pool).await?;
         let unchanged_at = found.row.as_ref().map_or(0, |row| row.inventory);
-        let (admission, wanted) = (self.0.admission.clone(), Arc::clone(wanted));
+        let (admission, wanted) = (self.0.gatekeeper.admission(), Arc::clone(wanted));
         let decision = apart(move || decide(&admission, &wanted, found, Uuid::now_v7, now())).await?;
         let unchanged = decision.mutation.is_none();
         let sequence = match decision.mutation {
             None => unchanged_at,
             Some(mutation) => match self.0.writer.try_commit(mutation).await.map_err(error::from_store)? {
                 Outcome::Won { sequences } => sequences.last().copied().unwrap_or(0),
-                _ => return Ok(None),
+                lost => {
+                    self.0.heed(&lost).await?;
+                    return Ok(None);
+                }
             },
         };
         let slices = u32::try_from(decision.n_slices).unwrap_or(u32::MAX);

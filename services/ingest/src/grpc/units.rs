@@ -37,8 +37,7 @@ pub(crate) struct UnitsService(pub(crate) Context);
 
 /// A submission of a stream on its way to its answer.
 struct Submitted {
-    namespace: String,
-    client_id: String,
+    request: pb::SubmitRequest,
     progress: Progress,
 }
 
@@ -55,7 +54,8 @@ enum Progress {
 
 impl UnitsService {
     fn prepare(&self, request: &pb::SubmitRequest, trace: Option<Arc<str>>) -> Result<Prepared, Vec<Violation>> {
-        submission::prepare(&self.0.admission, request, Uuid::now_v7, &Arrival { now: now(), trace })
+        let admission = self.0.gatekeeper.admission();
+        submission::prepare(&admission, request, Uuid::now_v7, &Arrival { now: now(), trace })
     }
 
     fn count(&self, outcome: &str) {
@@ -94,6 +94,7 @@ impl UnitsService {
             match self.0.writer.try_commit(mutation).await.map_err(error::from_store)? {
                 // It certainly lost, but why is forgotten: the next try tells.
                 Outcome::Lost => {}
+                lost @ Outcome::GatesChanged { .. } => self.0.heed(&lost).await?,
                 outcome => return self.answer((&request.namespace, &request.client_id), answer, outcome),
             }
         }
@@ -117,18 +118,7 @@ impl UnitsService {
             // An error is a client that broke off; what it sent before stands.
             let Ok(Some(request)) = request else { return Ok(()) };
             let progress = self.begin(&request, trace.clone()).await;
-            let pb::SubmitRequest {
-                namespace, client_id, ..
-            } = request;
-            if submitted
-                .send(Submitted {
-                    namespace,
-                    client_id,
-                    progress,
-                })
-                .await
-                .is_err()
-            {
+            if submitted.send(Submitted { request, progress }).await.is_err() {
                 return Ok(());
             }
         }
@@ -163,23 +153,12 @@ impl UnitsService {
         mut submitted: mpsc::Receiver<Submitted>,
         out: &mpsc::Sender<Result<pb::SubmitStreamResponse, Status>>,
     ) {
-        while let Some(Submitted {
-            namespace,
-            client_id,
-            progress,
-        }) = submitted.recv().await
-        {
+        while let Some(Submitted { request, progress }) = submitted.recv().await {
             let result = match progress {
-                Progress::Committing { answer, outcome, .. } => {
-                    let outcome = outcome
-                        .await
-                        .unwrap_or(Err(StoreError::CommitUnknown))
-                        .map_err(error::from_store);
-                    match outcome.and_then(|outcome| self.answer((&namespace, &client_id), answer, outcome)) {
-                        Ok(accepted) => StreamResult::Accepted(accepted),
-                        Err(status) => StreamResult::Refused(refusal(&status, &[])),
-                    }
-                }
+                Progress::Committing { answer, outcome, .. } => match self.conclude(&request, answer, outcome).await {
+                    Ok(accepted) => StreamResult::Accepted(accepted),
+                    Err(status) => StreamResult::Refused(refusal(&status, &[])),
+                },
                 Progress::Refused(refusal) => {
                     self.count("refused");
                     StreamResult::Refused(refusal)
@@ -187,8 +166,8 @@ impl UnitsService {
             };
             if out
                 .send(Ok(pb::SubmitStreamResponse {
-                    client_id,
-                    namespace,
+                    client_id: request.client_id,
+                    namespace: request.namespace,
                     result: Some(result),
                 }))
                 .await
@@ -196,6 +175,23 @@ impl UnitsService {
             {
                 return;
             }
+        }
+    }
+
+    /// The answer to a submission of a stream, which is prepared anew if feature gates were switched under it.
+    async fn conclude(
+        &self,
+        request: &pb::SubmitRequest,
+        answer: Answer,
+        outcome: oneshot::Receiver<Result<Outcome, StoreError>>,
+    ) -> Result<pb::SubmitResponse, Status> {
+        let outcome = outcome.await.unwrap_or(Err(StoreError::CommitUnknown));
+        match outcome.map_err(error::from_store)? {
+            lost @ (Outcome::GatesChanged { .. } | Outcome::Lost) => {
+                self.0.heed(&lost).await?;
+                self.submit_one(request, None).await
+            }
+            outcome => self.answer((&request.namespace, &request.client_id), answer, outcome),
         }
     }
 

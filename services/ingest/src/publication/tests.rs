@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
-use resource_api::gates::FeatureGates;
 use serde_json::{Value, json};
+use store::GatesAt;
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn decided_at(request: &PublishPoolRequest, found: FoundPool, second: i64) -> Re
         Uuid::from_u128(next.get())
     };
     decide(
-        &Admission::new(FeatureGates::default()),
+        &Admission::new(GatesAt::default()),
         &Publication::read(request)?,
         found,
         fresh,

@@ -1,7 +1,8 @@
 use std::cell::Cell;
 
-use resource_api::gates::FeatureGates;
 use resource_api::object::Kind;
+
+use store::GatesAt;
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn prepared(request: &SubmitRequest) -> Result<Prepared, Vec<Violation>> {
         now: Time::new(jiff::Timestamp::UNIX_EPOCH),
         trace: None,
     };
-    prepare(&Admission::new(FeatureGates::default()), request, fresh, &arrival)
+    prepare(&Admission::new(GatesAt::default()), request, fresh, &arrival)
 }
 
 fn digest_of(request: &SubmitRequest) -> Vec<u8> {
