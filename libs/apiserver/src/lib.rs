@@ -1,6 +1,8 @@
 //! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
 
 pub mod body;
+pub mod discovery;
+pub mod list;
 pub mod negotiate;
 pub mod object;
 pub mod patch;
@@ -10,3 +12,5 @@ pub mod resources;
 pub mod schema;
 pub mod selectors;
 pub mod status;
+pub mod table;
+pub mod watch;
