@@ -5,6 +5,7 @@ pub mod discovery;
 pub mod list;
 pub mod negotiate;
 pub mod object;
+pub mod openapi;
 pub mod patch;
 pub mod protobuf;
 pub mod request;
