@@ -5,6 +5,7 @@
 
 use crate::claim::{AllocationMode, ResourceClaim, ResourceClaimSpec};
 use crate::object::AnyObject;
+use crate::pool_status::{LIMIT_DEFAULT, ResourcePoolStatusRequest};
 use crate::slice::ResourceSlice;
 use crate::taint::{DeviceTaint, DeviceTaintRule, DeviceToleration, DeviceTolerationOperator};
 use crate::template::ResourceClaimTemplate;
@@ -29,6 +30,7 @@ pub fn apply_in(version: ApiVersion, object: &mut AnyObject, now: Time) {
         AnyObject::ResourceClaimTemplate(template) => apply_to_requests(&mut template.spec.spec, version),
         AnyObject::ResourceSlice(slice) => apply_to_slice(slice, now),
         AnyObject::DeviceTaintRule(rule) => apply_to_taint_rule(rule, now),
+        AnyObject::ResourcePoolStatusRequest(request) => apply_to_pool_status_request(request),
         AnyObject::DeviceClass(_) | AnyObject::Node(_) | AnyObject::Unit(_) => {}
     }
 }
@@ -61,6 +63,11 @@ pub fn apply_to_slice(slice: &mut ResourceSlice, now: Time) {
 /// A taint without a time starts now.
 pub fn apply_to_taint_rule(rule: &mut DeviceTaintRule, now: Time) {
     apply_to_taint(&mut rule.spec.taint, now);
+}
+
+/// A hundred pools are enough, unless the request says otherwise.
+pub fn apply_to_pool_status_request(request: &mut ResourcePoolStatusRequest) {
+    request.spec.limit.get_or_insert(LIMIT_DEFAULT);
 }
 
 /// One device of the class, unless the request says otherwise.

@@ -8,6 +8,7 @@ use crate::claim::{DeviceRequest, ResourceClaim, ResourceClaimSpec, ResourceClai
 use crate::class::DeviceClassSpec;
 use crate::device::{Device, DeviceAttribute};
 use crate::gates::{FeatureGates, Gate};
+use crate::pool_status::ResourcePoolStatusRequestSpec;
 use crate::slice::ResourceSliceSpec;
 
 /// Clears switched-off features of a claim's or template's spec. `old`: the stored spec, on update.
@@ -145,6 +146,18 @@ pub fn drop_from_class_spec(spec: &mut DeviceClassSpec, old: Option<&DeviceClass
     let in_use = old.is_some_and(|old| old.extended_resource_name.is_some());
     if !gates.is_on(Gate::DRAExtendedResource) && !in_use {
         spec.extended_resource_name = None;
+    }
+}
+
+/// Clears switched-off features of a pool status request. `old`: the stored spec, on update.
+pub fn drop_from_pool_status_spec(
+    spec: &mut ResourcePoolStatusRequestSpec,
+    old: Option<&ResourcePoolStatusRequestSpec>,
+    gates: &FeatureGates,
+) {
+    let in_use = old.is_some_and(|old| old.default_partition_type_attribute.is_some());
+    if !gates.is_on(Gate::DRAPartitionableDevicesType) && !in_use {
+        spec.default_partition_type_attribute = None;
     }
 }
 

@@ -41,6 +41,11 @@ macro_rules! name {
                 self.0.is_empty()
             }
         }
+        impl $crate::wire::Empty for $name {
+            fn is_empty(&self) -> bool {
+                self.is_empty()
+            }
+        }
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 Self(text.into())

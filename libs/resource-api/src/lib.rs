@@ -17,6 +17,7 @@ pub mod meta;
 pub mod names;
 pub mod node;
 pub mod object;
+pub mod pool_status;
 pub mod prepare;
 pub mod quantity;
 pub mod shard;

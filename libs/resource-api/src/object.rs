@@ -10,11 +10,12 @@ use crate::extent::{self, ExtentError};
 use crate::meta::ObjectMeta;
 use crate::node::Node;
 use crate::objects_only::ObjectsOnly;
+use crate::pool_status::ResourcePoolStatusRequest;
 use crate::slice::ResourceSlice;
 use crate::taint::DeviceTaintRule;
 use crate::template::ResourceClaimTemplate;
 use crate::unit::Unit;
-use crate::wire::{CoreV1, DrayV1, ResourceV1};
+use crate::wire::{CoreV1, DrayV1, ResourceV1, ResourceV1Alpha3};
 
 /// A kind of object that Dray keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,18 +25,20 @@ pub enum Kind {
     ResourceClaimTemplate,
     ResourceSlice,
     DeviceTaintRule,
+    ResourcePoolStatusRequest,
     Node,
     Unit,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DeviceClass,
         Self::ResourceClaim,
         Self::ResourceClaimTemplate,
         Self::ResourceSlice,
         Self::DeviceTaintRule,
+        Self::ResourcePoolStatusRequest,
         Self::Node,
         Self::Unit,
     ];
@@ -48,6 +51,7 @@ impl Kind {
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::ResourceSlice => "ResourceSlice",
             Self::DeviceTaintRule => "DeviceTaintRule",
+            Self::ResourcePoolStatusRequest => "ResourcePoolStatusRequest",
             Self::Node => "Node",
             Self::Unit => "Unit",
         }
@@ -61,6 +65,7 @@ impl Kind {
             Self::ResourceClaimTemplate => "resourceclaimtemplates",
             Self::ResourceSlice => "resourceslices",
             Self::DeviceTaintRule => "devicetaintrules",
+            Self::ResourcePoolStatusRequest => "resourcepoolstatusrequests",
             Self::Node => "nodes",
             Self::Unit => "units",
         }
@@ -74,6 +79,7 @@ impl Kind {
             | Self::ResourceClaimTemplate
             | Self::ResourceSlice
             | Self::DeviceTaintRule => ResourceV1::TEXT,
+            Self::ResourcePoolStatusRequest => ResourceV1Alpha3::TEXT,
             Self::Node => CoreV1::TEXT,
             Self::Unit => DrayV1::TEXT,
         }
@@ -188,6 +194,7 @@ objects!(
     ResourceClaimTemplate,
     ResourceSlice,
     DeviceTaintRule,
+    ResourcePoolStatusRequest,
     Node,
     Unit
 );

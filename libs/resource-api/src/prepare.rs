@@ -49,6 +49,10 @@ pub fn for_create(object: &mut AnyObject, gates: &FeatureGates) {
             rule.metadata.generation = 1;
             rule.status = DeviceTaintRuleStatus::default();
         }
+        AnyObject::ResourcePoolStatusRequest(request) => {
+            request.status = None;
+            dropping::drop_from_pool_status_spec(&mut request.spec, None, gates);
+        }
         AnyObject::Node(_) | AnyObject::Unit(_) => {}
     }
 }
@@ -62,6 +66,10 @@ pub fn for_update(new: &mut AnyObject, old: &AnyObject, gates: &FeatureGates, no
         (AnyObject::DeviceClass(new), AnyObject::DeviceClass(old)) => update_class(new, old, gates),
         (AnyObject::ResourceSlice(new), AnyObject::ResourceSlice(old)) => update_slice(new, old, gates),
         (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => update_taint_rule(new, old, now),
+        (AnyObject::ResourcePoolStatusRequest(new), AnyObject::ResourcePoolStatusRequest(old)) => {
+            new.status.clone_from(&old.status);
+            dropping::drop_from_pool_status_spec(&mut new.spec, Some(&old.spec), gates);
+        }
         (AnyObject::Node(_), AnyObject::Node(_)) => {}
         (AnyObject::Unit(new), AnyObject::Unit(old)) => new.status = old.status.clone(),
         _ => return Err(KindMismatch),
@@ -79,6 +87,9 @@ pub fn for_status_update(new: &mut AnyObject, old: &AnyObject, gates: &FeatureGa
             forget_deallocated_devices(new, old);
         }
         (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => new.spec = old.spec.clone(),
+        (AnyObject::ResourcePoolStatusRequest(new), AnyObject::ResourcePoolStatusRequest(old)) => {
+            new.spec = old.spec.clone();
+        }
         (AnyObject::Unit(new), AnyObject::Unit(old)) => new.spec = old.spec.clone(),
         _ => return Err(KindMismatch),
     }

@@ -1,5 +1,5 @@
-//! The versions of `resource.k8s.io` in which clients may read and write. Everything inside of Dray is v1; bodies are
-//! converted where they enter and leave.
+//! The versions of `resource.k8s.io` in which clients may read and write. Everything inside of Dray is v1 (what v1 does not
+//! have is in the version that has it); bodies are converted where they enter and leave.
 //!
 //! v1beta2, and v1alpha3 as of Kubernetes 1.36, differ from v1 by their name only. v1beta1 has shapes of its own, see
 //! [`v1beta1`]. Valid objects survive the way to any version and back.
@@ -17,7 +17,7 @@ pub enum ApiVersion {
     V1,
     V1Beta2,
     V1Beta1,
-    /// Only of device taint rules.
+    /// Only of device taint rules and pool status requests.
     V1Alpha3,
 }
 
@@ -57,6 +57,7 @@ impl ApiVersion {
                 !matches!(self, Self::V1Alpha3)
             }
             Kind::DeviceTaintRule => !matches!(self, Self::V1Beta1),
+            Kind::ResourcePoolStatusRequest => matches!(self, Self::V1Alpha3),
             Kind::Node | Kind::Unit => false,
         }
     }
@@ -64,7 +65,10 @@ impl ApiVersion {
     /// True if an update in this version must say which resource version it changes. Otherwise it may leave that out and
     /// changes whatever is stored. Source: `AllowUnconditionalUpdate` of the strategies.
     pub const fn needs_resource_version(self, kind: Kind) -> bool {
-        matches!((kind, self), (Kind::DeviceTaintRule, Self::V1))
+        matches!(
+            (kind, self),
+            (Kind::DeviceTaintRule, Self::V1) | (Kind::ResourcePoolStatusRequest, _)
+        )
     }
 }
 
@@ -131,7 +135,8 @@ pub fn encode(version: ApiVersion, object: &AnyObject) -> Result<String, EncodeE
     json.map_err(|source| EncodeError::Json { kind, source })
 }
 
-/// Writes an object out that differs from v1 by the name of the version only: that is always the second field.
+/// Writes an object out that differs from the one that is kept by the name of the version only: that is always the second
+/// field.
 fn renamed(version: ApiVersion, object: &AnyObject) -> Result<String, EncodeError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -141,13 +146,13 @@ fn renamed(version: ApiVersion, object: &AnyObject) -> Result<String, EncodeErro
     }
     let kind = object.kind();
     let json = |value: Result<String, serde_json::Error>| value.map_err(|source| EncodeError::Json { kind, source });
-    let head = |version: ApiVersion| Head {
+    let head = |api_version: &'static str| Head {
         kind: kind.name(),
-        api_version: version.text(),
+        api_version,
     };
     let text = json(serde_json::to_string(object))?;
-    let stored = json(serde_json::to_string(&head(ApiVersion::V1)))?;
-    let wanted = json(serde_json::to_string(&head(version)))?;
+    let stored = json(serde_json::to_string(&head(kind.api_version())))?;
+    let wanted = json(serde_json::to_string(&head(version.text())))?;
     Ok(text.replacen(stored.trim_end_matches('}'), wanted.trim_end_matches('}'), 1))
 }
 

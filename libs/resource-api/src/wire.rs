@@ -207,6 +207,7 @@ macro_rules! api_version {
     };
 }
 api_version!(/** `resource.k8s.io/v1`. */ ResourceV1 = "resource.k8s.io/v1");
+api_version!(/** `resource.k8s.io/v1alpha3`. */ ResourceV1Alpha3 = "resource.k8s.io/v1alpha3");
 api_version!(/** `v1`, the core group. */ CoreV1 = "v1");
 api_version!(/** `dray.v1`, Dray's own kinds. */ DrayV1 = "dray.v1");
 

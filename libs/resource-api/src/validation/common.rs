@@ -23,7 +23,7 @@ const SELECTORS_MAX: usize = 32;
 /// API limits: `BindingConditionsMaxSize`, `BindingFailureConditionsMaxSize`.
 const BINDING_CONDITIONS_MAX: usize = 4;
 /// API limits: `AllocatedDeviceStatusMaxConditions`, `DeviceTaintRuleStatusMaxConditions`.
-const CONDITIONS_MAX: usize = 8;
+pub(super) const CONDITIONS_MAX: usize = 8;
 const CONDITION_REASON_LENGTH_MAX: usize = 1024;
 const CONDITION_MESSAGE_LENGTH_MAX: usize = 32 * 1024;
 
@@ -74,6 +74,11 @@ pub(super) fn check_pool_name(name: &str, path: &FieldPath<'_>, errors: &mut Fie
     if name.is_empty() {
         return errors.required(path, "");
     }
+    check_pool_segments(name, path, errors);
+}
+
+/// A pool name that may not be empty: TooLong, and Invalid for each bad segment.
+pub(super) fn check_pool_segments(name: &str, path: &FieldPath<'_>, errors: &mut FieldErrors) {
     check_length(name, POOL_NAME_LENGTH_MAX, path, errors);
     // A name within its length has no more segments.
     for segment in name.split('/').take(POOL_NAME_LENGTH_MAX) {
@@ -339,9 +344,9 @@ pub(super) fn check_skip_node_operations(
     }
 }
 
-/// S11–S15 and R4.
-pub(super) fn check_conditions(conditions: &[Condition], path: &FieldPath<'_>, errors: &mut FieldErrors) {
-    if !check_count(conditions.len(), CONDITIONS_MAX, path, errors) {
+/// S11–S15, R4 and P8: conditions within their limit.
+pub(super) fn check_conditions(conditions: &[Condition], max: usize, path: &FieldPath<'_>, errors: &mut FieldErrors) {
+    if !check_count(conditions.len(), max, path, errors) {
         return;
     }
     check_unique(

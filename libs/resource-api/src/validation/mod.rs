@@ -9,6 +9,7 @@
 pub mod claim;
 pub mod class;
 pub mod node;
+pub mod pool_status;
 pub mod slice;
 pub mod status;
 pub mod taint_rule;
@@ -86,6 +87,7 @@ pub fn check_create(object: &AnyObject, ctx: &ValidationContext<'_>) -> Vec<Fiel
         AnyObject::ResourceClaimTemplate(template) => template::check_create(template, ctx),
         AnyObject::ResourceSlice(slice) => slice::check_create(slice, ctx),
         AnyObject::DeviceTaintRule(rule) => taint_rule::check_create(rule),
+        AnyObject::ResourcePoolStatusRequest(request) => pool_status::check_create(request, ctx),
         AnyObject::Node(node) => node::check_create(node),
         AnyObject::Unit(unit) => unit::check_create(unit),
     }
@@ -116,6 +118,9 @@ pub fn check_update(new: &AnyObject, old: &AnyObject, ctx: &ValidationContext<'_
         (AnyObject::ResourceClaimTemplate(new), AnyObject::ResourceClaimTemplate(old)) => template::check_update(new, old, ctx),
         (AnyObject::ResourceSlice(new), AnyObject::ResourceSlice(old)) => slice::check_update(new, old, ctx),
         (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => taint_rule::check_update(new, old),
+        (AnyObject::ResourcePoolStatusRequest(new), AnyObject::ResourcePoolStatusRequest(old)) => {
+            pool_status::check_update(new, old)
+        }
         (AnyObject::Node(new), AnyObject::Node(old)) => node::check_update(new, old),
         (AnyObject::Unit(new), AnyObject::Unit(old)) => unit::check_update(new, old),
         _ => return None,
@@ -138,6 +143,9 @@ pub fn check_status_update(new: &AnyObject, old: &AnyObject) -> Option<Vec<Field
     match (new, old) {
         (AnyObject::ResourceClaim(new), AnyObject::ResourceClaim(old)) => Some(status::check_update(new, old)),
         (AnyObject::DeviceTaintRule(new), AnyObject::DeviceTaintRule(old)) => Some(taint_rule::check_status_update(new, old)),
+        (AnyObject::ResourcePoolStatusRequest(new), AnyObject::ResourcePoolStatusRequest(old)) => {
+            Some(pool_status::check_status_update(new, old))
+        }
         (AnyObject::Unit(new), AnyObject::Unit(old)) => Some(unit::check_status_update(new, old)),
         _ => None,
     }

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::AdminAccess;
 use super::claim::{CONFIG_MAX, RequestNames, report_admin_access};
 use super::common::{
-    check_binding_conditions, check_conditions, check_count, check_driver_name, check_json_object, check_length, check_opaque,
-    check_pool_name, check_skip_node_operations, check_tolerations, check_unique,
+    CONDITIONS_MAX, check_binding_conditions, check_conditions, check_count, check_driver_name, check_json_object, check_length,
+    check_opaque, check_pool_name, check_skip_node_operations, check_tolerations, check_unique,
 };
 use super::meta;
 use super::node_selector;
@@ -173,7 +173,7 @@ fn check_device_status(device: &AllocatedDeviceStatus, path: &FieldPath<'_>, err
     if let Some(share) = &device.share_id {
         errors.invalid_each(&path.child("shareID"), share, names::uuid(share));
     }
-    check_conditions(&device.conditions, &path.child("conditions"), errors);
+    check_conditions(&device.conditions, CONDITIONS_MAX, &path.child("conditions"), errors);
     if let Some(data) = device.data.as_ref().filter(|data| data.as_sent().trim_ascii() != "null") {
         check_json_object(data, true, &path.child("data"), errors);
     }

@@ -1,6 +1,6 @@
 //! Rules for device taint rules: R1–R4.
 
-use super::common::{check_conditions, check_driver_name, check_pool_name, check_taint};
+use super::common::{CONDITIONS_MAX, check_conditions, check_driver_name, check_pool_name, check_taint};
 use super::meta::{self, Scope};
 use crate::field_path::{FieldError, FieldErrors, FieldPath};
 use crate::names;
@@ -41,6 +41,7 @@ pub fn check_status_update_in(version: ApiVersion, new: &DeviceTaintRule, old: &
     check_metadata(version, new, old, &mut errors);
     check_conditions(
         &new.status.conditions,
+        CONDITIONS_MAX,
         &FieldPath::root("status").child("conditions"),
         &mut errors,
     );

@@ -187,7 +187,7 @@ pub fn path(kind: Kind, path: &str) -> Cow<'_, str> {
         Kind::ResourceClaim => without_exactly("spec.devices.requests[", path),
         Kind::ResourceClaimTemplate => without_exactly("spec.spec.devices.requests[", path),
         Kind::ResourceSlice => with_basic(path),
-        Kind::DeviceClass | Kind::DeviceTaintRule | Kind::Node | Kind::Unit => None,
+        Kind::DeviceClass | Kind::DeviceTaintRule | Kind::ResourcePoolStatusRequest | Kind::Node | Kind::Unit => None,
     };
     changed.map_or(Cow::Borrowed(path), Cow::Owned)
 }

@@ -249,6 +249,7 @@ impl ObjectsService {
             AnyObject::DeviceClass(_)
             | AnyObject::ResourceClaimTemplate(_)
             | AnyObject::DeviceTaintRule(_)
+            | AnyObject::ResourcePoolStatusRequest(_)
             | AnyObject::Node(_) => Mutation {
                 writes: vec![write],
                 ..Mutation::default()
