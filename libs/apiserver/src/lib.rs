@@ -1,5 +1,6 @@
 //! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
 
+pub mod authz;
 pub mod body;
 pub mod discovery;
 pub mod list;
@@ -10,6 +11,7 @@ pub mod patch;
 pub mod protobuf;
 pub mod request;
 pub mod resources;
+pub mod rules;
 pub mod schema;
 pub mod selectors;
 pub mod status;

@@ -130,14 +130,14 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// An answer in the form of the API.
-    Status(Box<Status>),
+    Status(Status),
     /// 404 with the plain text `404 page not found`: no such group or version, or no path of the API at all.
     PageNotFound,
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self::Status(Box::new(status))
+        Self::Status(status)
     }
 }
 

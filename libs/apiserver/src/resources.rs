@@ -222,6 +222,8 @@ pub struct ResourceType {
     pub selector_table: SelectorTable,
     pub generation: Generation,
     pub status_metadata: StatusMetadata,
+    /// POST takes the status from the body, although it has a path of its own.
+    pub create_takes_status: bool,
     /// PUT to a missing name creates.
     pub update_creates: bool,
     /// PUT must say which version it replaces.

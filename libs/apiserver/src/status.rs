@@ -115,20 +115,20 @@ pub struct Details {
 }
 
 impl Details {
-    fn of(resource: GroupResource<'_>, name: &str) -> Option<Self> {
-        Some(Self {
+    fn of(resource: GroupResource<'_>, name: &str) -> Option<Box<Self>> {
+        Some(Box::new(Self {
             name: name.to_owned(),
             group: resource.group.to_owned(),
             kind: resource.resource.to_owned(),
             ..Self::default()
-        })
+        }))
     }
 
-    fn retry(seconds: u32) -> Option<Self> {
-        Some(Self {
+    fn retry(seconds: u32) -> Option<Box<Self>> {
+        Some(Box::new(Self {
             retry_after_seconds: seconds,
             ..Self::default()
-        })
+        }))
     }
 }
 
@@ -140,7 +140,7 @@ pub struct Status {
     pub reason: Reason,
     pub message: String,
     /// `None` leaves the field out, which differs from empty details.
-    pub details: Option<Details>,
+    pub details: Option<Box<Details>>,
     /// Continues an expired list, inconsistently. API: `metadata.continue`.
     pub continue_token: Option<String>,
 }
@@ -158,7 +158,7 @@ const MODIFIED: &str = "the object has been modified; please apply your changes 
 
 impl Status {
     /// A failure; the message is cut at [`MESSAGE_BYTES_MAX`].
-    fn failure(code: u16, reason: Reason, message: impl Into<String>, details: Option<Details>) -> Self {
+    fn failure(code: u16, reason: Reason, message: impl Into<String>, details: Option<Box<Details>>) -> Self {
         Self {
             code,
             reason,
@@ -170,10 +170,10 @@ impl Status {
 
     /// 200 for a deletion whose answer is not the object. Details hold name, group, plural and uid of what was deleted.
     pub fn success(resource: GroupResource<'_>, name: &str, uid: &str) -> Self {
-        let details = Details::of(resource, name).map(|details| Details {
-            uid: uid.to_owned(),
-            ..details
-        });
+        let mut details = Details::of(resource, name);
+        if let Some(details) = &mut details {
+            details.uid = uid.to_owned();
+        }
         Self {
             code: 200,
             reason: Reason::Unknown,
@@ -222,13 +222,13 @@ impl Status {
     /// 404: no such resource or subresource in a version that is served.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
-        Self::failure(404, Reason::NotFound, message, Some(Details::default()))
+        Self::failure(404, Reason::NotFound, message, Some(Box::default()))
     }
 
     /// 405: the path has no such method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::failure(405, Reason::MethodNotAllowed, message, Some(Details::default()))
+        Self::failure(405, Reason::MethodNotAllowed, message, Some(Box::default()))
     }
 
     /// 406: none of the media types that the client takes. `accepted`: those that the server has, comma-separated.
@@ -277,7 +277,7 @@ impl Status {
 
     /// 409: server-side apply would change fields of other managers; each cause is a conflict.
     pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
-        Self::failure(409, Reason::Conflict, message, Some(Details::default())).with_causes(causes)
+        Self::failure(409, Reason::Conflict, message, Some(Box::default())).with_causes(causes)
     }
 
     /// 410: history does not go back that far.
@@ -308,7 +308,7 @@ impl Status {
     /// 415: a patch in a type that no patch has.
     pub fn unsupported_patch_type() -> Self {
         let message = "415: Unsupported Media Type";
-        Self::failure(415, Reason::UnsupportedMediaType, message, Some(Details::default()))
+        Self::failure(415, Reason::UnsupportedMediaType, message, Some(Box::default()))
     }
 
     /// 422: an object or options that break rules, each a cause. `kind`: group and kind, also of options such as
@@ -335,7 +335,7 @@ impl Status {
     /// 422: a JSON patch with a failed test or a path that leads nowhere.
     pub fn patch_rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
-        Self::failure(422, Reason::Invalid, message, Some(Details::default()))
+        Self::failure(422, Reason::Invalid, message, Some(Box::default()))
     }
 
     /// 429: try again after `seconds`. Only for requests that had no effect.
@@ -351,7 +351,7 @@ impl Status {
             ..Cause::default()
         };
         let text = format!("Internal error occurred: {message}");
-        Self::failure(500, Reason::InternalError, text, Some(Details::default())).with_causes(vec![cause])
+        Self::failure(500, Reason::InternalError, text, Some(Box::default())).with_causes(vec![cause])
     }
 
     /// 500 without a reason, which is what upstream answers to a create with `metadata.resourceVersion`.

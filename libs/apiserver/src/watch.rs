@@ -40,7 +40,7 @@ pub enum WatchStart {
         is_marked: bool,
     },
     /// The events are gone: an ERROR event with this, then the end. The HTTP status stays 200.
-    Expired(Box<Status>),
+    Expired(Status),
 }
 
 /// Decides where a watch starts.
@@ -56,7 +56,7 @@ pub fn decide(options: &WatchOptions, horizon: Horizon) -> WatchStart {
         (None, None) if options.version.is_some() => state(Freshness::Any),
         (None, None) => state(Freshness::Latest),
         (Some(false), None) => WatchStart::After(horizon.current),
-        (_, Some(version)) if version < horizon.oldest => WatchStart::Expired(Box::new(Status::too_old(version, horizon.oldest))),
+        (_, Some(version)) if version < horizon.oldest => WatchStart::Expired(Status::too_old(version, horizon.oldest)),
         (_, Some(version)) => WatchStart::After(version),
     }
 }

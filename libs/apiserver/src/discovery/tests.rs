@@ -5,10 +5,10 @@ fn catalog() -> Catalog {
 }
 
 fn item(document: &Value, name: &str) -> Value {
-    let items = document["items"].as_array().into_iter().flatten();
+    let mut items = document["items"].as_array().into_iter().flatten();
     items
-        .cloned()
         .find(|item| item["metadata"]["name"] == name)
+        .cloned()
         .expect("has the group")
 }
 
@@ -95,10 +95,10 @@ fn resources_of_a_version() {
                         "verbs": ["get", "patch", "update"]});
     assert_eq!(list["resources"][4], status);
     let core = resources(&catalog(), "", "v1");
-    let resources = core["resources"].as_array().into_iter().flatten();
+    let mut resources = core["resources"].as_array().into_iter().flatten();
     let token = resources
-        .cloned()
         .find(|resource| resource["name"] == "serviceaccounts/token")
+        .cloned()
         .expect("is served");
     let wanted = json!({"name": "serviceaccounts/token", "singularName": "", "namespaced": true, "kind": "TokenRequest",
                         "group": "authentication.k8s.io", "version": "v1", "verbs": ["create"]});

@@ -70,6 +70,8 @@ fn nodes() -> ResourceType {
     made.subresources = vec![status()];
     let unschedulable = field("spec.unschedulable", Reading::Flag(path("spec.unschedulable")));
     selectable(&mut made, SelectorTable::Own, &["metadata.name"], vec![unschedulable]);
+    // Nodes register themselves together with what they are.
+    made.create_takes_status = true;
     made.delete_answer = DeleteAnswer::Status;
     made
 }
@@ -298,6 +300,7 @@ pub(super) fn plain(group: &str, version: &str, plural: &str, kind: &str, scope:
         selector_table: SelectorTable::Common,
         generation: Generation::Unmanaged,
         status_metadata: StatusMetadata::Written,
+        create_takes_status: false,
         update_creates: false,
         update_needs_version: false,
         delete_answer: DeleteAnswer::Object,
