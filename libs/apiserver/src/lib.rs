@@ -1,5 +1,6 @@
 //! The mechanics of a Kubernetes REST API, without I/O and without DRA: schemas and bodies, requests, selectors, patches, answers.
 
+pub mod apply;
 pub mod authz;
 pub mod body;
 pub mod discovery;

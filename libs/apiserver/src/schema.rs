@@ -67,7 +67,8 @@ pub enum Type {
     /// RFC 3339 with microseconds.
     MicroTime,
     IntOrString,
-    /// An embedded JSON value that is not looked into; bytes of JSON in protobuf.
+    /// An embedded JSON value that is not looked into; bytes of JSON in protobuf. The order of its keys and the spelling of its
+    /// numbers are not kept.
     Raw,
     /// The field set of a `managedFields` entry; bytes of JSON in protobuf.
     FieldsV1,

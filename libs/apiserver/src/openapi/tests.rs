@@ -19,11 +19,12 @@ fn documents_by_name() -> BTreeMap<String, Value> {
 fn bare(value: &Value) -> Value {
     match value {
         Value::Object(entries) => {
-            let kept = entries.iter().filter(|(key, value)| {
-                !(*key == "description" && value.is_string())
-                    && !(*key == "x-kubernetes-list-type" && *value == "atomic")
-                    // Upstream's say in which groups the kinds that exist everywhere are.
-                    && *key != "x-kubernetes-group-version-kind"
+            let kept = entries.iter().filter(|(key, value)| match key.as_str() {
+                "description" => !value.is_string(),
+                "x-kubernetes-list-type" => *value != "atomic",
+                // Upstream's say in which groups the kinds that exist everywhere are.
+                "x-kubernetes-group-version-kind" => false,
+                _ => true,
             });
             Value::Object(kept.map(|(key, value)| (key.clone(), bare(value))).collect())
         }

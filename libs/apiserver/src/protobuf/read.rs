@@ -213,7 +213,12 @@ impl Read<'_> {
                     }
                 }
                 extent(self.budget.scalar())?;
-                entries.push((key, value.unwrap_or(Tree::Null)));
+                // A wrapped list is there, though empty, as soon as its key is.
+                let absent = match **element {
+                    Type::Items(_) => Tree::List(Vec::new()),
+                    _ => Tree::Null,
+                };
+                entries.push((key, value.unwrap_or(absent)));
             }
             ty => *slot = self.value(ty, wire, depth)?,
         }

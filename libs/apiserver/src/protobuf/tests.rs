@@ -26,8 +26,16 @@ fn packed_and_single_scalars_of_lists_are_the_same() {
     // ContainerRestartRuleOnExitCodes.values, field 2.
     let wanted = json!({"values": [1, 2, -1]});
     let minus_one = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
-    check_read("core/ContainerRestartRuleOnExitCodes", &[b"\x10\x01\x10\x02\x10".as_slice(), minus_one].concat(), wanted.clone());
-    check_read("core/ContainerRestartRuleOnExitCodes", &[b"\x12\x0c\x01\x02".as_slice(), minus_one].concat(), wanted);
+    check_read(
+        "core/ContainerRestartRuleOnExitCodes",
+        &[b"\x10\x01\x10\x02\x10".as_slice(), minus_one].concat(),
+        wanted.clone(),
+    );
+    check_read(
+        "core/ContainerRestartRuleOnExitCodes",
+        &[b"\x12\x0c\x01\x02".as_slice(), minus_one].concat(),
+        wanted,
+    );
 }
 
 #[test]
@@ -50,12 +58,24 @@ fn empty_times_are_null() {
 #[test]
 fn damage_is_named() {
     check_fault("resource/DeviceTaint", b"\x0a\x05abc", "unexpected end of data");
-    check_fault("resource/DeviceTaint", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "out of range");
+    check_fault(
+        "resource/DeviceTaint",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+        "out of range",
+    );
     check_fault("resource/DeviceTaint", b"\x02\x00", "out of range");
     check_fault("resource/DeviceTaint", b"\x0b", "wire type 3 of field 1");
     check_fault("resource/DeviceTaint", b"\x0a\x01\xff", "not UTF-8");
-    check_fault("resource/DeviceTaint", b"\x22\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00", "");
-    check_fault("resource/OpaqueDeviceConfiguration", b"\x12\x03\x0a\x01{", "EOF while parsing");
+    check_fault(
+        "resource/DeviceTaint",
+        b"\x22\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",
+        "",
+    );
+    check_fault(
+        "resource/OpaqueDeviceConfiguration",
+        b"\x12\x03\x0a\x01{",
+        "EOF while parsing",
+    );
     check_fault("meta/Table", b"", "Table has no protobuf form");
 }
 
@@ -86,7 +106,9 @@ fn content_of_other_types_is_refused() {
 #[test]
 fn values_that_do_not_fit_are_located() {
     let kind = GroupVersionKind::new("resource.k8s.io/v1", "ResourceSlice");
-    let Value::Object(object) = json!({"spec": {"pool": {"generation": "x"}}}) else { unreachable!() };
+    let Value::Object(object) = json!({"spec": {"pool": {"generation": "x"}}}) else {
+        unreachable!()
+    };
     let error = write_enveloped(Schema::builtin(), &kind, &object, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "ResourceSlice.spec.pool.generation is not a whole number");
 }
