@@ -2,6 +2,7 @@
 //!
 //! Who may do what is decided elsewhere. Source: `k8s.io/apiserver/pkg/authorization`, `k8s.io/api/authorization`, `…/authentication`.
 
+pub mod impersonation;
 pub mod review;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,34 @@ impl User {
         Self {
             name: ANONYMOUS.to_owned(),
             groups: vec![UNAUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// A service account. `node`: name and uid of the node of the pod that its token is bound to.
+    pub fn service_account(namespace: &str, name: &str, uid: &str, node: Option<(&str, &str)>) -> Self {
+        let mut extra = BTreeMap::new();
+        if let Some((node, node_uid)) = node {
+            extra.insert("authentication.kubernetes.io/node-name".to_owned(), vec![node.to_owned()]);
+            extra.insert("authentication.kubernetes.io/node-uid".to_owned(), vec![node_uid.to_owned()]);
+        }
+        Self {
+            name: format!("system:serviceaccount:{namespace}:{name}"),
+            uid: uid.to_owned(),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                AUTHENTICATED.to_owned(),
+            ],
+            extra,
+        }
+    }
+
+    /// The agent of a node.
+    pub fn node(name: &str) -> Self {
+        Self {
+            name: format!("system:node:{name}"),
+            groups: vec!["system:nodes".to_owned(), AUTHENTICATED.to_owned()],
             ..Self::default()
         }
     }

@@ -4,6 +4,7 @@ pub mod apply;
 pub mod authz;
 pub mod body;
 pub mod discovery;
+pub mod faults;
 pub mod list;
 pub mod negotiate;
 pub mod object;

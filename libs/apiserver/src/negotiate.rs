@@ -310,6 +310,16 @@ pub enum PatchType {
 }
 
 impl PatchType {
+    /// The patch as a change of what is stored. `None` for server-side apply, which says what is wanted instead.
+    pub const fn change(self) -> Option<crate::patch::PatchType> {
+        match self {
+            Self::Json => Some(crate::patch::PatchType::Json),
+            Self::Merge => Some(crate::patch::PatchType::Merge),
+            Self::Strategic => Some(crate::patch::PatchType::Strategic),
+            Self::Apply => None,
+        }
+    }
+
     /// The media type.
     pub const fn media_type(self) -> &'static str {
         match self {

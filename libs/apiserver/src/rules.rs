@@ -12,7 +12,7 @@ pub mod update;
 use serde_json::Value;
 
 pub use create::{Creation, generated_name, prepare_create};
-pub use delete::{DeleteStep, decide_delete, delete_answer};
+pub use delete::{DeleteStep, collection_answer, decide_delete, delete_answer};
 pub use update::{Part, Update, UpdateOutcome, prepare_update};
 
 use crate::object;

@@ -197,3 +197,15 @@ fn who_am_i_and_whose_token() {
     assert_eq!(review::token_status(&unknown), json!({"user": {}, "error": "expired"}));
     assert_eq!(read("Pod", json!({})).map_err(|(code, _)| code), Err(404));
 }
+
+#[test]
+fn users_of_the_system() {
+    let driver = User::service_account("gpu", "plugin", "u1", Some(("node-a", "u2")));
+    assert_eq!(
+        driver.to_value(),
+        json!({"username": "system:serviceaccount:gpu:plugin", "uid": "u1",
+               "groups": ["system:serviceaccounts", "system:serviceaccounts:gpu", "system:authenticated"],
+               "extra": {"authentication.kubernetes.io/node-name": ["node-a"], "authentication.kubernetes.io/node-uid": ["u2"]}})
+    );
+    assert!(User::node("node-a").is_in("system:nodes"));
+}

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN, seconds};
+use crate::list;
 use crate::object;
 use crate::request::{DeleteOptions, Propagation};
 use crate::resources::{DeleteAnswer, Deletion, ResourceType};
@@ -79,6 +80,19 @@ pub fn delete_answer(resource: &ResourceType, step: &DeleteStep, object: &Value)
             Status::success(resource.group_resource(), object::name(object), object::uid(object)).to_value()
         }
         (DeleteStep::Remove { .. } | DeleteStep::Mark { .. } | DeleteStep::Wait, _) => object.clone(),
+    }
+}
+
+/// The answer to the deletion of a collection: the deleted objects as a list, or a `Status` for kinds that answer so. `metadata`: that of
+/// the list by which they were selected.
+pub fn collection_answer(resource: &ResourceType, objects: Vec<Value>, metadata: Value) -> Value {
+    match resource.delete_answer {
+        DeleteAnswer::Object => list::body(resource, objects, metadata),
+        DeleteAnswer::Status => {
+            let mut status = Status::success(resource.group_resource(), "", "");
+            status.details = None;
+            status.to_value()
+        }
     }
 }
 

@@ -606,3 +606,19 @@ fn namespaces_end_after_their_content() {
         DeleteStep::Remove { .. }
     ));
 }
+
+#[test]
+fn answers_to_deleted_collections() {
+    let slice = json!({"metadata": {"name": "s"}});
+    let metadata = json!({"resourceVersion": "9"});
+    let answer = collection_answer(&resource("resource.k8s.io", "resourceslices"), vec![slice], metadata.clone());
+    assert_eq!(
+        (&answer["kind"], &answer["items"][0]["metadata"]["name"]),
+        (&json!("ResourceSliceList"), &json!("s"))
+    );
+    let answer = collection_answer(&resource("", "events"), vec![json!({})], metadata);
+    assert_eq!(
+        answer,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+    );
+}

@@ -1,0 +1,90 @@
+use super::*;
+use crate::resources::Catalog;
+use crate::schema::GroupVersionKind;
+
+fn claims() -> ResourceType {
+    let catalog = Catalog::standard(|_| true);
+    (**catalog.find("resource.k8s.io", "v1", "resourceclaims").expect("is served")).clone()
+}
+
+fn bogus() -> Vec<Finding> {
+    vec![
+        Finding::UnknownField {
+            path: "spec.devices.requests[0].exactly.bogus".to_owned(),
+        },
+        Finding::DuplicateField {
+            path: "metadata.name".to_owned(),
+        },
+    ]
+}
+
+#[test]
+fn strict_bodies_are_refused_as_kubectl_shows_it() {
+    let status = judge_findings(&bogus(), FieldValidation::Strict, &claims(), Source::Body).expect_err("is strict");
+    let text = "ResourceClaim in version \"v1\" cannot be handled as a ResourceClaim: strict decoding error: unknown field \
+                \"spec.devices.requests[0].exactly.bogus\", duplicate field \"metadata.name\"";
+    assert_eq!((status.code, status.message.as_str()), (400, text));
+    let patch = Source::Patch { name: "c1" };
+    let status = judge_findings(&bogus(), FieldValidation::Strict, &claims(), patch).expect_err("is strict");
+    let causes = status.details.map(|details| details.causes).unwrap_or_default();
+    assert_eq!((status.code, causes[0].field.as_str()), (422, "patch"));
+    assert!(
+        status
+            .message
+            .starts_with("ResourceClaim.resource.k8s.io \"c1\" is invalid: patch: Invalid value: strict decoding error")
+    );
+    assert_eq!(
+        judge_findings(&[], FieldValidation::Strict, &claims(), Source::Body),
+        Ok(Vec::new())
+    );
+    assert_eq!(
+        judge_findings(&bogus(), FieldValidation::Ignore, &claims(), Source::Body),
+        Ok(Vec::new())
+    );
+}
+
+#[test]
+fn warnings_are_quoted_once_each() {
+    let found = judge_findings(&bogus()[..1], FieldValidation::Warn, &claims(), Source::Body);
+    let wanted = r#"299 - "unknown field \"spec.devices.requests[0].exactly.bogus\"""#;
+    assert_eq!(found, Ok(vec![wanted.to_owned()]));
+    let texts = ["a\nb", "a\nb", r"c\d"].map(str::to_owned);
+    assert_eq!(warnings(texts), ["299 - \"a b\"", "299 - \"c\\\\d\""]);
+}
+
+#[test]
+fn many_findings_stay_small() {
+    let findings: Vec<Finding> = (0..10_000)
+        .map(|at| Finding::UnknownField {
+            path: format!("{at}{}", "é".repeat(500)),
+        })
+        .collect();
+    let headers = judge_findings(&findings, FieldValidation::Warn, &claims(), Source::Body).expect("only warns");
+    assert_eq!(headers.len(), 16);
+    let status = judge_findings(&findings, FieldValidation::Strict, &claims(), Source::Body).expect_err("is strict");
+    assert!(status.message.len() < 70_000);
+}
+
+#[test]
+fn bodies_and_patches_that_cannot_be_used() {
+    assert_eq!(body_status(&BodyError::TooLarge).code, 413);
+    let other = BodyError::OtherKind {
+        found: GroupVersionKind::new("v1", "Pod").into(),
+        wanted: "ResourceClaim".to_owned(),
+    };
+    assert_eq!(body_status(&other).code, 400);
+    let check = |error: &PatchError| {
+        let status = patch_status(error, &claims(), "c1");
+        (status.code, status.message)
+    };
+    assert_eq!(check(&PatchError::TooLarge).0, 413);
+    let (code, message) = check(&PatchError::TooManyOperations { found: 10_001 });
+    assert_eq!(code, 413);
+    assert!(message.starts_with("Request entity too large: The allowed maximum operations"));
+    let why = "json: no".to_owned();
+    assert_eq!(check(&PatchError::Malformed { why: why.clone() }), (400, why.clone()));
+    let text = "the server rejected our request due to an error in our request";
+    assert_eq!(check(&PatchError::DoesNotApply { why }), (422, text.to_owned()));
+    assert_eq!(check(&PatchError::NotSupported).0, 415);
+    assert_eq!(check(&PatchError::BadResult(other)).0, 422);
+}
