@@ -79,9 +79,95 @@ pub struct UnitStatus {
     /// Why the last decision refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The same in parts; absent where nothing can be counted, for example for a fault of the claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<UnitExplanation>,
     /// Log position up to which the last refusal had seen the world; a JSON number.
     #[serde(skip_serializing_if = "Option::is_none", with = "position")]
     pub decided_at: Option<Sequence>,
+}
+
+/// Why a unit waits, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct UnitExplanation {
+    /// One entry per request or alternative.
+    #[serde(deserialize_with = "or_default")]
+    pub requests: Vec<RequestExplanation>,
+    /// What would have to change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest_miss: Option<NearestMiss>,
+}
+
+/// What became of the devices that a request could look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RequestExplanation {
+    /// The claim's place in `spec.claims`.
+    pub claim: usize,
+    /// `request`, or `request/alternative`.
+    #[serde(deserialize_with = "or_default")]
+    pub request: String,
+    /// Devices needed on one node; absent: all that match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
+    /// Nodes looked at.
+    pub nodes: u64,
+    /// Devices looked at.
+    pub devices: u64,
+    /// Devices that no rule removes.
+    pub fit: u64,
+    /// The most of them that one node has.
+    pub fit_on_one_node: u64,
+    /// Devices per first rule that removes them, most first.
+    #[serde(deserialize_with = "or_default")]
+    pub removed: Vec<RemovedDevices>,
+}
+
+/// Devices that a rule removes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RemovedDevices {
+    /// The rule's name, for example `allocated` or `request-selector`.
+    #[serde(deserialize_with = "or_default")]
+    pub rule: String,
+    /// For people, for example `fail selector #0`.
+    #[serde(deserialize_with = "or_default")]
+    pub text: String,
+    pub devices: u64,
+}
+
+/// The smallest change found after which the unit would fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NearestMiss {
+    /// Node that it is about; empty if none is known.
+    #[serde(deserialize_with = "or_default")]
+    pub node: String,
+    /// For people: one line.
+    #[serde(deserialize_with = "or_default")]
+    pub text: String,
+    /// All of it has to change; empty: nothing that was tried helps, the node comes closest by count.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_empty")]
+    pub changes: Vec<NearestChange>,
+}
+
+/// One change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NearestChange {
+    /// For example `free-device`, `tolerate` or `drop-selector`.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// For people.
+    #[serde(deserialize_with = "or_default")]
+    pub text: String,
+    /// `driver/pool/device`, of changes that concern a device.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_empty")]
+    pub device: String,
+    /// Uids of the claims that hold it.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_empty")]
+    pub holders: Vec<Uid>,
 }
 
 /// A [`Sequence`] as a JSON number.

@@ -12,6 +12,7 @@ use store::{Fence, Mutation, Op, PoolCheck, PublishedPool, UnitQueue, Write};
 use structured::{CompiledUnit, Plan, Unallocatable};
 use uuid::Uuid;
 
+use super::explanation::Told;
 use super::queue::{Group, Place, Refused, Woken};
 use super::{Effect, Engine, Purpose, State, UnderWay};
 
@@ -185,7 +186,7 @@ impl Engine {
             Ok(compiled) => compiled,
             Err(reason) => {
                 if self.park(place.unit, now_ms) {
-                    self.record_reason(place.unit, &reason, now_ms, effects);
+                    self.record_reason(place.unit, &Told::plain(reason), now_ms, effects);
                 }
                 return;
             }
@@ -330,6 +331,7 @@ impl Engine {
         unit.status.phase = UnitPhase::Allocated;
         unit.status.node = (!plan.node.is_empty()).then(|| plan.node.to_string());
         unit.status.reason = None;
+        unit.status.explanation = None;
         mutation.writes.push(self.unit_write(uid, &unit, false, "allocated")?);
         Some(mutation)
     }
@@ -374,8 +376,8 @@ impl Engine {
     ) {
         self.park_in_group(place.unit, compiled, Some(refused.clone()));
         if self.park(place.unit, now_ms) {
-            let reason = refused.text(|refusal| structured::explain(&self.cluster, compiled, None, refusal).to_string());
-            self.record_reason(place.unit, &reason, now_ms, effects);
+            let told = refused.told(|refusal| Told::from(&structured::explain(&self.cluster, compiled, None, refusal)));
+            self.record_reason(place.unit, &told, now_ms, effects);
         }
     }
 
@@ -393,14 +395,15 @@ impl Engine {
     }
 
     /// Writes the reason unless it is what the unit says already.
-    fn record_reason(&mut self, uid: Uuid, reason: &str, now_ms: u64, effects: &mut Vec<Effect>) {
+    fn record_reason(&mut self, uid: Uuid, told: &Told, now_ms: u64, effects: &mut Vec<Effect>) {
         let Some(waiting) = self.units.get(&uid) else { return };
-        if waiting.unit.status.reason.as_deref() == Some(reason) {
+        if waiting.unit.status.reason.as_ref() == Some(&told.reason) {
             return;
         }
         let position = self.position;
         let mut unit = waiting.unit.clone();
-        unit.status.reason = Some(reason.to_owned());
+        unit.status.reason = Some(told.reason.clone());
+        unit.status.explanation.clone_from(&told.explanation);
         unit.status.decided_at = Some(position.into());
         let Some(write) = self.unit_write(uid, &unit, true, "waits") else {
             return;

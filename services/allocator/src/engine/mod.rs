@@ -5,6 +5,7 @@
 
 mod apply;
 mod decide;
+mod explanation;
 mod gates;
 mod queue;
 mod settle;

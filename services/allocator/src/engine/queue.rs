@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use structured::{CompiledUnit, Signature, Unallocatable};
 use uuid::Uuid;
 
+use super::explanation::Told;
+
 /// Order of service: priority first, then age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
@@ -19,23 +21,23 @@ pub(crate) struct Place {
     pub(crate) unit: Uuid,
 }
 
-/// A refusal that equal units share, with its text once somebody asked for it.
+/// A refusal that equal units share, with its explanation once somebody asked for it.
 pub(crate) struct Refused {
     refusal: Unallocatable,
-    text: OnceLock<Arc<str>>,
+    told: OnceLock<Arc<Told>>,
 }
 
 impl Refused {
     pub(crate) fn new(refusal: Unallocatable) -> Self {
         Self {
             refusal,
-            text: OnceLock::new(),
+            told: OnceLock::new(),
         }
     }
 
-    /// The reason as people read it. `explain` works it out, for the first unit that says it.
-    pub(crate) fn text(&self, explain: impl FnOnce(&Unallocatable) -> String) -> Arc<str> {
-        self.text.get_or_init(|| explain(&self.refusal).into()).clone()
+    /// What a unit says about it. `explain` works it out, for the first unit that says it.
+    pub(super) fn told(&self, explain: impl FnOnce(&Unallocatable) -> Told) -> Arc<Told> {
+        self.told.get_or_init(|| Arc::new(explain(&self.refusal))).clone()
     }
 }
 

@@ -128,7 +128,7 @@ fn claim(page: &mut Page, claim: &Value, unit: Option<&Value>) {
     page.line("Unit", text(claim, UNIT_ANNOTATION));
     page.line("Node", &node_of(claim).unwrap_or_default());
     if let Some(unit) = unit {
-        page.line("Waits because", text(unit, "/status/reason"));
+        waits(page, unit);
     } else if state(claim) == "pending" {
         page.line("Waits because", "no consumer has reserved it yet; `dray submit` makes one");
     }
@@ -137,6 +137,49 @@ fn claim(page: &mut Page, claim: &Value, unit: Option<&Value>) {
     page.block("Devices", &allocated(claim));
     page.block("Prepared", &prepared(claim));
     page.block("Conditions", &conditions(claim));
+}
+
+/// Why a unit waits, in a line and in numbers.
+fn waits(page: &mut Page, unit: &Value) {
+    page.line("Waits because", text(unit, "/status/reason"));
+    page.block("Counts", &counts(unit));
+    page.block("Nearest miss", &nearest_miss(unit));
+}
+
+fn counts(unit: &Value) -> String {
+    let number = |of: &Value, pointer: &str| of.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
+    let lines = items(unit, "/status/explanation/requests").map(|request| {
+        let needed = request.pointer("/needed").map_or_else(|| "all".to_owned(), Value::to_string);
+        let removed =
+            items(request, "/removed").map(|removed| format!(", {} {}", number(removed, "/devices"), text(removed, "/text")));
+        format!(
+            "{}: needs {needed} on one node; of {} devices on {} nodes {} fit, at most {} on one node{}",
+            text(request, "/request"),
+            number(request, "/devices"),
+            number(request, "/nodes"),
+            number(request, "/fit"),
+            number(request, "/fitOnOneNode"),
+            removed.collect::<String>(),
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn nearest_miss(unit: &Value) -> String {
+    let line = text(unit, "/status/explanation/nearestMiss/text").to_owned();
+    let changes = items(unit, "/status/explanation/nearestMiss/changes");
+    let lines = changes.map(|change| {
+        let holders = items(change, "/holders")
+            .filter_map(Value::as_str)
+            .map(|uid| format!(" (held by claim {uid})"));
+        format!("- {}{}", text(change, "/text"), holders.collect::<String>())
+    });
+    Some(line)
+        .into_iter()
+        .filter(|line| !line.is_empty())
+        .chain(lines)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn requests(claim: &Value) -> String {
@@ -225,7 +268,7 @@ fn unit(page: &mut Page, unit: &Value) {
     page.line("Home shard", &number("/spec/homeShard"));
     page.line("Phase", text(unit, "/status/phase"));
     page.line("Node", text(unit, "/status/node"));
-    page.line("Waits because", text(unit, "/status/reason"));
+    waits(page, unit);
     page.block("Claims", &names(unit, "/spec/claims", "/name").join("\n"));
 }
 
@@ -261,7 +304,13 @@ mod tests {
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
                 "deviceClassName": "gpu", "count": 2, "selectors": [{"cel": {"expression": "device.driver == \"d\""}}]}}]}},
         });
-        let waiting = json!({"status": {"reason": "0 of 4 devices fit"}});
+        let waiting = json!({"status": {"reason": "0 of 4 devices fit", "explanation": {
+            "requests": [{"claim": 0, "request": "gpu", "needed": 2, "nodes": 1, "devices": 4, "fit": 0, "fitOnOneNode": 0,
+                "removed": [{"rule": "allocated", "text": "allocated", "devices": 4}]}],
+            "nearestMiss": {"node": "a", "text": "would fit on a if 2 devices were freed (d/p/x, d/p/y)", "changes": [
+                {"kind": "free-device", "text": "device d/p/x were freed", "device": "d/p/x", "holders": ["u-7"]},
+                {"kind": "free-device", "text": "device d/p/y were freed", "device": "d/p/y", "holders": []}]},
+        }}});
         let mut page = Page::default();
         head(&mut page, &object);
         claim(&mut page, &object, Some(&waiting));
@@ -270,6 +319,12 @@ mod tests {
             "State:         pending",
             "Unit:          u-1",
             "Waits because: 0 of 4 devices fit",
+            "Counts:",
+            "  gpu: needs 2 on one node; of 4 devices on 1 nodes 0 fit, at most 0 on one node, 4 allocated",
+            "Nearest miss:",
+            "  would fit on a if 2 devices were freed (d/p/x, d/p/y)",
+            "  - device d/p/x were freed (held by claim u-7)",
+            "  - device d/p/y were freed",
             "Requests:",
             "  gpu: 2 of class gpu where device.driver == \"d\"",
         ];

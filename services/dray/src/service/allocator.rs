@@ -16,6 +16,9 @@ const SERVICE: Service = Service {
 /// Flags of `dray allocator`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AllocatorArgs {
+    /// How a node is chosen among those that fit: first-fit, pack, spread or least-fragmentation.
+    #[arg(long, env = "DRAY_POLICY", value_name = "POLICY")]
+    policy: Option<allocator::Policy>,
     #[command(flatten)]
     gates: GatesArgs,
     #[command(flatten)]
@@ -56,6 +59,7 @@ impl args::Settings for Settings {
 pub(crate) fn run(args: AllocatorArgs) -> ExitCode {
     let mut flags = args.database.flags();
     flags.extend(args.gates.flags());
+    flags.push(("policy", args.policy.map(|policy| policy.as_str().to_owned())));
     args::run(&SERVICE, args.database.bus.common, flags, serve)
 }
 

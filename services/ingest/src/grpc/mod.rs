@@ -1,6 +1,7 @@
 //! The native API, a file per service. Handlers are thin: decode, ask, encode.
 
 mod agents;
+mod explanation;
 mod gates;
 mod log;
 mod objects;

@@ -359,6 +359,7 @@ fn message(unit: &Unit, uid: Uuid, sequence: u64, devices: &HashMap<Uuid, Vec<pb
             .creation_timestamp
             .map(|t| super::timestamp(t.timestamp().as_millisecond())),
         home_shard: u32::from(unit.spec.home_shard),
+        explanation: unit.status.explanation.as_ref().map(super::explanation::message),
     }
 }
 
