@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::apply::{ApplyError, conflict_message};
 use crate::body::{BODY_BYTES_MAX, BodyError, Finding};
 use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH};
 use crate::patch::PatchError;
 use crate::request::FieldValidation;
 use crate::resources::ResourceType;
-use crate::status::Status;
+use crate::status::{Cause, Status};
 
 /// Characters of all warnings of an answer; above, each is cut to [`WARNING_CHARS_MAX`]. Source: `k8s.io/apiserver/pkg/endpoints/filters`.
 const WARNINGS_CHARS_MAX: usize = 4 * 1024;
@@ -42,6 +43,30 @@ pub fn patch_status(error: &PatchError, resource: &ResourceType, name: &str) -> 
         // What exactly does not fit is not told, as upstream does.
         PatchError::DoesNotApply { .. } => Status::patch_rejected(),
         PatchError::BadResult(source) => bad_result(&source.to_string(), resource, name),
+    }
+}
+
+/// The answer to an object that cannot be applied. `name`: of the object.
+///
+/// A field that the kind does not have is 400: that upstream answers 500 helps nobody.
+pub fn apply_status(error: &ApplyError, resource: &ResourceType, name: &str) -> Status {
+    match error {
+        ApplyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
+        ApplyError::NotYaml(_)
+        | ApplyError::NotAnObject
+        | ApplyError::OtherKind { .. }
+        | ApplyError::ManagedFieldsGiven
+        | ApplyError::Faults { .. } => Status::bad_request(error.to_string()),
+        ApplyError::Conflicts { conflicts } => {
+            let causes = conflicts.iter().map(|conflict| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: conflict_message(conflict),
+                field: conflict.path.clone(),
+            });
+            Status::apply_conflict(error.to_string(), causes.collect())
+        }
+        ApplyError::Record(_) => Status::internal(error.to_string()),
+        ApplyError::BadResult(source) => bad_result(&source.to_string(), resource, name),
     }
 }
 

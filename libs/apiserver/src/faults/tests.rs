@@ -88,3 +88,52 @@ fn bodies_and_patches_that_cannot_be_used() {
     assert_eq!(check(&PatchError::NotSupported).0, 415);
     assert_eq!(check(&PatchError::BadResult(other)).0, 422);
 }
+
+#[test]
+fn objects_that_cannot_be_applied() {
+    let check = |error: &ApplyError| {
+        let status = apply_status(error, &claims(), "c1");
+        (status.code, status.reason.text(), status.message)
+    };
+    let nil = "metadata.managedFields must be nil".to_owned();
+    assert_eq!(check(&ApplyError::ManagedFieldsGiven), (400, "BadRequest", nil));
+    assert_eq!(check(&ApplyError::TooLarge).0, 413);
+    let faults = vec![".spec.zz: field not declared in schema".to_owned()];
+    let object = "demo/c1; resource.k8s.io/v1, Kind=ResourceClaim".to_owned();
+    let (code, _, message) = check(&ApplyError::Faults { object, faults });
+    assert_eq!(code, 400);
+    assert!(message.ends_with("(demo/c1; resource.k8s.io/v1, Kind=ResourceClaim): .spec.zz: field not declared in schema"));
+}
+
+#[test]
+fn conflicts_of_managers_are_told_one_by_one() {
+    use crate::apply::{FieldSet, OneVersion, Write, apply};
+    use serde_json::json;
+
+    let claim = |devices: serde_json::Value| {
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c1"},
+                           "spec": {"devices": {"requests": devices}}});
+        claim.as_object().cloned().unwrap_or_default()
+    };
+    let kind = GroupVersionKind::new("resource.k8s.io/v1", "ResourceClaim");
+    let nothing = FieldSet::default();
+    let write = |manager| Write {
+        schema: crate::schema::Schema::builtin(),
+        kind: &kind,
+        manager,
+        subresource: "",
+        now: resource_api::Time::new(jiff::Timestamp::UNIX_EPOCH),
+        reset: &nothing,
+        versions: &OneVersion,
+    };
+    let stored = apply(&write("first"), None, &claim(json!([{"name": "a"}])), false).expect("is new");
+    let conflict = apply(&write("second"), Some(&stored), &claim(json!([{"name": "b"}])), false).expect_err("is owned");
+    let status = apply_status(&conflict, &claims(), "c1");
+    assert_eq!((status.code, status.reason.text()), (409, "Conflict"));
+    let cause = Cause {
+        reason: "FieldManagerConflict".to_owned(),
+        message: "conflict with \"first\"".to_owned(),
+        field: ".spec.devices.requests".to_owned(),
+    };
+    assert_eq!(status.details.map(|details| details.causes), Some(vec![cause]));
+}
