@@ -11,9 +11,9 @@ pub mod update;
 
 use serde_json::Value;
 
-pub use create::{Creation, generated_name, prepare_create};
+pub use create::{Creation, check_namespace, generated_name, name_taken, prepare_create};
 pub use delete::{DeleteStep, collection_answer, decide_delete, delete_answer};
-pub use update::{Part, Update, UpdateOutcome, prepare_update};
+pub use update::{Origin, Part, Update, UpdateOutcome, prepare_update};
 
 use crate::object;
 use crate::status::Status;

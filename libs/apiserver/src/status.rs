@@ -153,7 +153,7 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// What is compared by `Operation cannot be fulfilled on …` when the stored object is newer.
+/// Why a write is refused that names an older version. Clients retry on this.
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Status {

@@ -4,7 +4,7 @@ use apiserver::list::{self, Horizon, Listed, NextPage, Position};
 use apiserver::negotiate::{self, Answer, Offer};
 use apiserver::request::{self, DeleteOptions, Incoming, ListOptions, Target};
 use apiserver::resources::{Catalog, ResourceType};
-use apiserver::rules::{self, Creation, Part, Update};
+use apiserver::rules::{self, Creation, Origin, Part, Update};
 use apiserver::selectors::{FieldSelector, LabelSelector};
 use apiserver::table::{self, Header, IncludeObject, TableStyle};
 use proptest::prelude::*;
@@ -212,6 +212,7 @@ proptest! {
                 let update = Update {
                     resource: &resource,
                     part,
+                    origin: Origin::Put,
                     namespace: creation.namespace,
                     name: created["metadata"]["name"].as_str().unwrap_or_default(),
                 };
@@ -227,7 +228,7 @@ proptest! {
                 prop_assert_eq!(again, Ok(rules::DeleteStep::Wait));
             }
         }
-        let update = Update { resource: &resource, part: Part::Main, namespace: "", name: "x" };
+        let update = Update { resource: &resource, part: Part::Main, origin: Origin::Put, namespace: "", name: "x" };
         let mut updated = new.clone();
         let _outcome = rules::prepare_update(&mut updated, &old, &update);
         if let Ok(options) = DeleteOptions::from_body(&options) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{FINALIZER_NAMESPACE, metadata, seconds, settle_namespace, tidy_metadata};
 use crate::object;
 use crate::resources::{Deletion, Generation, ResourceType};
-use crate::status::Status;
+use crate::status::{GroupResource, Status};
 
 /// How often a create with a generated name is tried while the name is taken.
 pub const GENERATED_NAME_TRIES: usize = 8;
@@ -69,6 +69,35 @@ pub fn prepare_create(object: &mut Value, creation: &Creation<'_>) -> Result<(),
         return Err(Status::resource_version_on_create());
     }
     Ok(())
+}
+
+/// Checks that a namespace takes new objects. `namespace`: its name and what is stored of it. `name`: of the new object, if it has one.
+///
+/// 404 if it does not exist, 403 if it is being deleted.
+pub fn check_namespace(resource: &ResourceType, name: &str, namespace: (&str, Option<&Value>)) -> Result<(), Status> {
+    let (namespace, stored) = namespace;
+    let Some(stored) = stored else {
+        return Err(Status::not_found(GroupResource::new("", "namespaces"), namespace));
+    };
+    let is_ending =
+        object::deletion_timestamp(stored).is_some() || object::text_at(stored, &["status", "phase"]) == "Terminating";
+    if is_ending {
+        return Err(Status::namespace_terminating(resource.group_resource(), name, namespace));
+    }
+    Ok(())
+}
+
+/// The answer to a create whose name is taken by `existing`, if that is still there. `is_generated`: the server chose the name, and
+/// tried [`GENERATED_NAME_TRIES`] of them.
+pub fn name_taken(resource: &ResourceType, name: &str, is_generated: bool, existing: Option<&Value>) -> Status {
+    let resource = resource.group_resource();
+    if is_generated {
+        return Status::generated_name_taken(resource, name);
+    }
+    match existing.and_then(object::deletion_timestamp) {
+        Some(_) => Status::still_being_deleted(resource, name),
+        None => Status::already_exists(resource, name),
+    }
 }
 
 /// A prefix and five random characters, 63 bytes at most.

@@ -20,8 +20,8 @@ pub const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
 /// Finalizers that an error names.
 const FINALIZERS_SHOWN: usize = 16;
 
-const IMMUTABLE: &str = "field is immutable";
-const METADATA: FieldPath<'static> = FieldPath::root("metadata");
+pub(super) const IMMUTABLE: &str = "field is immutable";
+pub(super) const METADATA: FieldPath<'static> = FieldPath::root("metadata");
 
 const TEXTS: [&str; 7] = [
     "name",

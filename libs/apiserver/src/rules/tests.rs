@@ -238,6 +238,7 @@ fn updated(resource: &ResourceType, part: Part, new: Value, old: &Value) -> Resu
     let update = Update {
         resource,
         part,
+        origin: Origin::Put,
         namespace: object::namespace(old),
         name: object::name(old),
     };
@@ -356,6 +357,7 @@ fn generation_counts_what_each_kind_counts() {
         let update = Update {
             resource,
             part: Part::Main,
+            origin: Origin::Put,
             namespace: "",
             name: "x",
         };
@@ -621,4 +623,45 @@ fn answers_to_deleted_collections() {
         answer,
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
     );
+}
+
+#[test]
+fn a_patch_cannot_change_the_uid() {
+    let old = stored_claim();
+    let mut new = old.clone();
+    new["metadata"]["uid"] = json!("other");
+    let update = Update {
+        resource: &claims(),
+        part: Part::Main,
+        origin: Origin::Patch,
+        namespace: "demo",
+        name: "c1",
+    };
+    let refused = prepare_update(&mut new, &old, &update).map_err(|status| (status.code, status.message));
+    let text = "ResourceClaim.resource.k8s.io \"c1\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
+    assert_eq!(refused, Err((422, text.to_owned())));
+}
+
+#[test]
+fn namespaces_that_take_no_objects() {
+    let check = |stored: Option<Value>| {
+        let checked = check_namespace(&claims(), "c1", ("demo", stored.as_ref()));
+        checked.map_err(|status| (status.code, status.message))
+    };
+    assert_eq!(check(Some(json!({"status": {"phase": "Active"}}))), Ok(()));
+    assert_eq!(check(None), Err((404, "namespaces \"demo\" not found".to_owned())));
+    let (code, message) = check(Some(json!({"status": {"phase": "Terminating"}}))).expect_err("is ending");
+    assert_eq!(code, 403);
+    assert!(message.ends_with("unable to create new content in namespace demo because it is being terminated"));
+}
+
+#[test]
+fn names_that_are_taken() {
+    let message = |is_generated, existing: Option<Value>| name_taken(&claims(), "c1", is_generated, existing.as_ref()).message;
+    let plain = "resourceclaims.resource.k8s.io \"c1\" already exists";
+    assert_eq!(message(false, Some(json!({}))), plain);
+    assert_eq!(message(false, None), plain);
+    let deleted = json!({"metadata": {"deletionTimestamp": NOW}});
+    assert_eq!(message(false, Some(deleted)), format!("object is being deleted: {plain}"));
+    assert!(message(true, None).ends_with("the server was not able to generate a unique name for the object"));
 }

@@ -1,7 +1,9 @@
 //! What an update does to an object before it is validated and stored, by PUT or after a patch.
 
+use resource_api::field_path::FieldErrors;
 use serde_json::{Map, Value, json};
 
+use super::metadata::METADATA;
 use super::{metadata, settle_namespace, tidy_metadata};
 use crate::object;
 use crate::resources::{Deletion, Generation, ResourceType, StatusMetadata};
@@ -18,11 +20,21 @@ pub enum Part {
     Finalize,
 }
 
+/// How the new state came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The client sent all of it. Its uid says which incarnation it means: another one is a conflict.
+    Put,
+    /// A patch made it out of what is stored. Its uid is a field that cannot be changed.
+    Patch,
+}
+
 /// What an update is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
     pub resource: &'a ResourceType,
     pub part: Part,
+    pub origin: Origin,
     /// Of the URL; empty for cluster kinds.
     pub namespace: &'a str,
     /// Of the URL.
@@ -82,6 +94,11 @@ fn check_incarnation(new: &Value, old: &Value, update: &Update<'_>) -> Result<()
     if given.is_empty() || given == stored {
         return Ok(());
     }
+    if update.origin == Origin::Patch {
+        let mut errors = FieldErrors::new();
+        errors.invalid(&METADATA.child("uid"), given, metadata::IMMUTABLE);
+        return Err(Status::invalid(update.resource.group_kind(), update.name, &errors.into_vec()));
+    }
     let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stored}");
     Err(Status::conflict(update.resource.group_resource(), update.name, &why))
 }
@@ -94,9 +111,8 @@ fn check_version(new: &Value, old: &Value, update: &Update<'_>) -> Result<(), St
         if !resource.update_needs_version {
             return Ok(());
         }
-        let mut errors = resource_api::field_path::FieldErrors::new();
-        let metadata = resource_api::field_path::FieldPath::root("metadata");
-        errors.invalid(&metadata.child("resourceVersion"), 0, "must be specified for an update");
+        let mut errors = FieldErrors::new();
+        errors.invalid(&METADATA.child("resourceVersion"), 0, "must be specified for an update");
         // Upstream has the plural where the kind belongs.
         let kind = GroupResource::new(&resource.group, &resource.plural);
         return Err(Status::invalid(kind, update.name, &errors.into_vec()));
