@@ -52,7 +52,7 @@ pub enum UpdateOutcome {
     Removed,
 }
 
-/// Makes a body into the next state of `old`: the server's fields are restored, parts that the path does not write are taken from
+/// Makes a body into the next state of `old`, in the same version of the kind: the server's fields are restored, parts that the path does not write are taken from
 /// `old`, and the generation counts changes.
 ///
 /// 400 if the body is not of this object; 409 if it is of another incarnation or version; 422 if it must name a version and does not,
