@@ -3,7 +3,7 @@
 //! Fields that do not exist are left out and found; `null` is absent; zero values are left out or written as the field
 //! demands; times and quantities get their canonical text. Wrong types are errors, in upstream's words.
 //!
-//! Of a key that stands twice the last value counts (upstream fills one struct from both).
+//! Of a key that stands twice the last value counts (upstream fills one struct, or the items of one list, from both).
 
 use std::fmt;
 
@@ -38,7 +38,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A value that does not fit its field.
+/// A value that does not fit its field, the first in the order of the body. The texts are upstream's, except that the types of
+/// enumerations have names of their own there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// `at` is `<struct>.<path>`, or empty for the whole body.
@@ -161,7 +162,11 @@ impl<'a> Walk<'a> {
                 });
                 let value = self.within_key(&key, |walk| walk.value(&field.ty, tree))?;
                 self.fields.pop();
-                given.remove(&key);
+                // For upstream a null erases everything but plain scalars.
+                let is_kept = value.is_none() && !field.optional && is_scalar(&field.ty);
+                if !is_kept {
+                    given.remove(&key);
+                }
                 given.extend(value.map(|value| (key, value)));
             } else if message.open {
                 self.seen(&mut seen, &key);
@@ -252,6 +257,7 @@ impl<'a> Walk<'a> {
                 let bytes = BASE64.decode(text).map_err(|_| ShapeError::Base64 { at: self.at() })?;
                 Value::String(BASE64.encode(bytes))
             }
+            (Type::Bytes, Tree::List(numbers)) => self.bytes(&numbers)?,
             (Type::Message(id), tree) => {
                 let message = self.schema.message(*id);
                 Value::Object(self.message(message, tree)?)
@@ -320,6 +326,25 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Bytes that are written as a list of numbers.
+    fn bytes(&self, numbers: &[Tree]) -> Result<Value, ShapeError> {
+        let byte = |tree: &Tree| match tree {
+            Tree::Null => Ok(0),
+            Tree::Number(number) => number
+                .as_u64()
+                .and_then(|number| u8::try_from(number).ok())
+                .ok_or_else(|| format!("number {number}")),
+            other => Err(other.type_name().to_owned()),
+        };
+        let bytes: Result<Vec<u8>, String> = numbers.iter().map(byte).collect();
+        let bytes = bytes.map_err(|found| ShapeError::Type {
+            found,
+            at: self.at(),
+            wanted: "uint8".to_owned(),
+        })?;
+        Ok(Value::String(BASE64.encode(bytes)))
+    }
+
     fn quantity(&self, text: &str) -> Result<Value, ShapeError> {
         match text.parse::<resource_api::Quantity>() {
             Ok(quantity) => Ok(Value::String(quantity.to_string())),
@@ -366,6 +391,10 @@ impl<'a> Walk<'a> {
             wanted: go_type(self.schema, ty),
         }
     }
+}
+
+fn is_scalar(ty: &Type) -> bool {
+    matches!(ty, Type::String | Type::Bool | Type::Int32 | Type::Int64)
 }
 
 /// True for what a field without `always` leaves out beside its zero value.

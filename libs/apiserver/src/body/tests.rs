@@ -202,6 +202,26 @@ fn custom_resources_keep_everything_but_wrong_metadata() {
 }
 
 #[test]
+fn of_a_key_that_stands_twice_the_last_value_counts_but_no_null_of_a_scalar() {
+    let text = br#"{"metadata":{"name":"a","name":null,"labels":{"a":"1"},"labels":null,"uid":"u","uid":"v"}}"#;
+    let body = decode(schema(), &claim(), Format::Json, text).unwrap();
+    assert_eq!(body.object["metadata"], json!({"name": "a", "uid": "v"}));
+    assert_eq!(body.findings.len(), 3);
+}
+
+#[test]
+fn bytes_are_base64_or_a_list_of_numbers() {
+    let kind = GroupVersionKind::new("v1", "Secret");
+    let data = |text: &str| decode(schema(), &kind, Format::Json, text.as_bytes()).map(|body| body.object["data"].clone());
+    assert_eq!(
+        data(r#"{"data":{"a":[0,255],"b":[]}}"#).unwrap(),
+        json!({"a": "AP8=", "b": ""})
+    );
+    assert!(data(r#"{"data":{"a":[256]}}"#).is_err());
+    assert!(data(r#"{"data":{"a":"?"}}"#).is_err());
+}
+
+#[test]
 fn delete_options_have_any_of_the_types_that_clients_give_them() {
     for text in [
         "",

@@ -144,7 +144,11 @@ impl<'s> Merge<'s> {
             let new = list(patch.remove(key))?;
             check_order(new.as_deref().unwrap_or_default(), &order, &rule.strategy)?;
             let old = list(object.remove(key))?;
-            let server_order = old.clone().unwrap_or_default();
+            let server_order = order_of_server(
+                old.as_deref().unwrap_or_default(),
+                new.as_deref().unwrap_or_default(),
+                &rule.strategy,
+            );
             let merged = match (old, new) {
                 (None, None) => continue,
                 (Some(old), None) => old,
@@ -279,8 +283,12 @@ fn check_order(patch: &[Value], order: &[Value], strategy: &PatchStrategy) -> Re
         return Ok(());
     }
     let mut order = order.iter();
-    for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
+    let is_deleted = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str) == Some("delete");
+    for item in patch.iter().filter(|item| !is_deleted(item)) {
         let wanted = identity(item, strategy);
+        if item.get(DIRECTIVE).is_some() && order.len() > 0 {
+            continue;
+        }
         if let (None, Some(key)) = (wanted, &strategy.merge_key) {
             return Err(no_merge_key(key));
         }
@@ -291,6 +299,28 @@ fn check_order(patch: &[Value], order: &[Value], strategy: &PatchStrategy) -> Re
         }
     }
     Ok(())
+}
+
+/// The order that the server's list has for [`in_order`]: the items that the patch leaves, and in the place of those that it
+/// deletes as many of those that it adds. Upstream, which changes the list in place, has that order, too.
+fn order_of_server(old: &[Value], patch: &[Value], strategy: &PatchStrategy) -> Vec<Value> {
+    let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
+    let Some(key) = &strategy.merge_key else {
+        return old.to_vec();
+    };
+    if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
+        return old.to_vec();
+    }
+    let same = |left: &Value, right: &Value| left.get(key).is_some() && left.get(key) == right.get(key);
+    let is_deleted = |item: &Value| {
+        let mut deletions = patch.iter().filter(|item| directive(item).as_deref() == Some("delete"));
+        deletions.any(|deletion| same(deletion, item))
+    };
+    let mut order: Vec<Value> = old.iter().filter(|item| !is_deleted(item)).cloned().collect();
+    let is_added = |item: &&Value| directive(item).is_none() && !order.iter().any(|old| same(old, item));
+    let added: Vec<Value> = patch.iter().filter(is_added).take(old.len() - order.len()).cloned().collect();
+    order.extend(added);
+    order
 }
 
 /// Removes the keys that are not to stay.
