@@ -115,6 +115,7 @@ CREATE TEMPORARY TABLE old_results ON COMMIT DROP AS
            coalesce(r.value ->> 'shareID', '') AS share_id, coalesce((r.value ->> 'adminAccess')::boolean, false) AS admin
     FROM objects o, jsonb_array_elements(coalesce(o.body::jsonb #> '{status,allocation,devices,results}', '[]'::jsonb)) AS r
     WHERE o.kind = 'resourceclaims' AND o.body LIKE '%"allocation":%';
+ANALYZE old_results; -- a young table must not be taken for an empty one: see the joins below
 INSERT INTO presences (claim_uid, driver, pool, device, share_id, seq, draining)
     SELECT DISTINCT ON (x.uid, x.driver, x.pool, x.device, x.share_id) x.uid, x.driver, x.pool, x.device, x.share_id,
            coalesce((SELECT min(h.seq) FROM holdings h WHERE h.claim_uid = x.uid), x.seq), x.going
@@ -127,6 +128,7 @@ INSERT INTO shares (driver, pool, device, share_id, claim_uid, seq, draining)
     SELECT x.driver, x.pool, x.device, x.share_id, x.uid, h.seq, h.draining
     FROM old_results x JOIN holdings h ON h.driver = x.driver AND h.pool = x.pool AND h.device = x.device AND h.claim_uid = x.uid
     WHERE NOT x.admin AND x.share_id <> '';
+ANALYZE shares;
 INSERT INTO share_consumption (driver, pool, device, share_id, capacity, amount)
     SELECT s.driver, s.pool, s.device, s.share_id, c.key, dray_quantity(c.value)
     FROM shares s JOIN old_results x ON x.uid = s.claim_uid AND x.driver = s.driver AND x.pool = s.pool AND x.device = s.device

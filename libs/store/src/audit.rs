@@ -146,6 +146,8 @@ impl Store {
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             "SET LOCAL statement_timeout = 0",
             "SET LOCAL work_mem = '64MB'",
+            // Nobody knows how many rows come out of JSON; a wrong guess must not compare each with each.
+            "SET LOCAL enable_nestloop = off",
         ] {
             sqlx::query(statement).execute(&mut connection).await?;
         }

@@ -1,4 +1,5 @@
-//! The openb trace through the services: whole-GPU pods of a production cluster, all nodes, submitted over gRPC by `dray import openb`.
+//! The openb trace through the services: all pods of a production cluster, parts of GPUs as shares, submitted over gRPC by `dray import
+//! openb`, which also audits. Nothing is released.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

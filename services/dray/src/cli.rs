@@ -60,7 +60,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Import {
-    /// The openb GPU cluster trace: nodes become pools, pods of whole GPUs become claims.
+    /// The openb GPU cluster trace: nodes become pools, pods become claims for GPUs or parts of them.
     Openb(openb::Args),
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut seen = Seen::list(&client, &args.namespace).await?;
     let requests = pods
-        .whole
+        .asking
         .iter()
         .map(|pod| objects::unit(&args.namespace, pod))
         .collect::<Result<_, _>>()?;

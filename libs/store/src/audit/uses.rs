@@ -101,8 +101,9 @@ pub(super) fn checks() -> Vec<(&'static str, String)> {
         (
             "no device is allocated whole and in shares",
             format!(
-                "SELECT w.driver || '/' || w.pool || '/' || w.device || ' is in ' || w.claim || ' and shared in ' || s.claim AS found
-                 FROM ({shared}) s JOIN ({whole}) w ON w.driver = s.driver AND w.pool = s.pool AND w.device = s.device"
+                "SELECT driver || '/' || pool || '/' || device || ' is whole in ' || string_agg(claim, ', ') FILTER (WHERE share_id = '')
+                        || ' and shared in ' || string_agg(claim, ', ') FILTER (WHERE share_id <> '') AS found
+                 FROM ({RESULTS}) a WHERE NOT admin GROUP BY driver, pool, device HAVING bool_or(share_id = '') AND bool_or(share_id <> '')"
             ),
         ),
         (

@@ -11,7 +11,19 @@ pub(crate) fn headings(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Units => &["name", "client id", "phase", "claims", "node", "reason", "age"],
         Kind::ResourceClaims => &["name", "state", "node", "devices", "age"],
-        Kind::ResourceSlices => &["name", "driver", "pool", "generation", "reach", "devices", "age"],
+        Kind::ResourceClaimTemplates => &["name", "requests", "age"],
+        Kind::ResourceSlices => &[
+            "name",
+            "driver",
+            "pool",
+            "generation",
+            "reach",
+            "devices",
+            "counters",
+            "taints",
+            "age",
+        ],
+        Kind::DeviceTaintRules => &["name", "devices", "taint", "age"],
         Kind::DeviceClasses => &["name", "selectors", "age"],
         Kind::Nodes => &["name", "schedulable", "labels", "age"],
     }
@@ -23,7 +35,9 @@ pub(crate) fn row(kind: Kind, object: &Value, now: jiff::Timestamp) -> Vec<Strin
     cells.extend(match kind {
         Kind::Units => unit(object),
         Kind::ResourceClaims => claim(object),
+        Kind::ResourceClaimTemplates => vec![names(object, "/spec/spec/devices/requests", "/name").join(",")],
         Kind::ResourceSlices => slice(object),
+        Kind::DeviceTaintRules => taint_rule(object),
         Kind::DeviceClasses => class(object),
         Kind::Nodes => node(object),
     });
@@ -67,12 +81,71 @@ pub(crate) fn node_of(claim: &Value) -> Option<String> {
     Some(text(field, "/values/0").to_owned())
 }
 
-/// `pool/device` of every device of a claim. The driver is left out: it is long and nearly always the same.
+/// `pool/device` of every device of a claim, and how it is used if not whole. The driver is left out: it is long and nearly always the same.
 pub(crate) fn devices(claim: &Value) -> Vec<String> {
     let results = items(claim, "/status/allocation/devices/results");
     results
-        .map(|result| format!("{}/{}", text(result, "/pool"), text(result, "/device")))
+        .map(|result| format!("{}/{}{}", text(result, "/pool"), text(result, "/device"), how_used(result)))
         .collect()
+}
+
+/// ` (admin)`, ` (share: bandwidth 4G)`, or nothing for a device that is held whole.
+pub(crate) fn how_used(result: &Value) -> String {
+    let is_admin = result.pointer("/adminAccess") == Some(&Value::Bool(true));
+    let is_share = !text(result, "/shareID").is_empty();
+    let consumed = result.pointer("/consumedCapacity").and_then(Value::as_object);
+    let consumed = consumed.into_iter().flatten();
+    let consumed: Vec<String> = consumed
+        .map(|(name, amount)| format!("{name} {}", amount.as_str().unwrap_or_default()))
+        .collect();
+    let mut words = Vec::new();
+    if is_admin {
+        words.push("admin".to_owned());
+    }
+    if is_share {
+        words.push(match consumed.as_slice() {
+            [] => "share".to_owned(),
+            consumed => format!("share: {}", consumed.join(", ")),
+        });
+    }
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", words.join(", "))
+    }
+}
+
+/// `key=value:Effect`.
+pub(crate) fn taint(taint: &Value) -> String {
+    let value = match text(taint, "/value") {
+        "" => String::new(),
+        value => format!("={value}"),
+    };
+    format!("{}{value}:{}", text(taint, "/key"), text(taint, "/effect"))
+}
+
+fn taint_rule(object: &Value) -> Vec<String> {
+    let selected = match object.pointer("/spec/deviceSelector") {
+        None => "none".to_owned(),
+        Some(selector) => {
+            let parts = ["/driver", "/pool", "/device"].map(|part| match text(selector, part) {
+                "" => "*".to_owned(),
+                named => named.to_owned(),
+            });
+            parts.join("/")
+        }
+    };
+    vec![selected, object.pointer("/spec/taint").map(taint).unwrap_or_default()]
+}
+
+/// `set: counter 7, …` of every counter set of a slice.
+pub(crate) fn counter_sets(slice: &Value) -> Vec<String> {
+    let set = |set: &Value| {
+        let counters = set.pointer("/counters").and_then(Value::as_object).into_iter().flatten();
+        let counters: Vec<String> = counters.map(|(name, of)| format!("{name} {}", text(of, "/value"))).collect();
+        format!("{}: {}", text(set, "/name"), counters.join(", "))
+    };
+    items(slice, "/spec/sharedCounters").map(set).collect()
 }
 
 fn slice(object: &Value) -> Vec<String> {
@@ -83,6 +156,14 @@ fn slice(object: &Value) -> Vec<String> {
         number("/spec/pool/generation"),
         reach(object),
         items(object, "/spec/devices").count().to_string(),
+        counter_sets(object).join("; "),
+        match items(object, "/spec/devices")
+            .map(|device| items(device, "/taints").count())
+            .sum::<usize>()
+        {
+            0 => String::new(),
+            n_taints => n_taints.to_string(),
+        },
     ]
 }
 
@@ -152,12 +233,33 @@ mod tests {
     }
 
     #[test]
+    fn devices_that_are_not_held_whole_say_how_they_are_used() {
+        let results = json!([
+            {"pool": "n", "device": "gpu-0"},
+            {"pool": "n", "device": "gpu-1", "adminAccess": true},
+            {"pool": "n", "device": "nic-0", "shareID": "id", "consumedCapacity": {"bandwidth": "4G", "queues": "2"}},
+        ]);
+        let claim = json!({"status": {"allocation": {"devices": {"results": results}}}});
+        assert_eq!(
+            devices(&claim),
+            ["n/gpu-0", "n/gpu-1 (admin)", "n/nic-0 (share: bandwidth 4G, queues 2)"]
+        );
+        let rule =
+            json!({"spec": {"deviceSelector": {"pool": "n"}, "taint": {"key": "drain", "value": "now", "effect": "NoExecute"}}});
+        assert_eq!(taint_rule(&rule), ["*/n/*", "drain=now:NoExecute"]);
+        let slice = json!({"spec": {"sharedCounters": [{"name": "gpu-0", "counters": {"memory": {"value": "40Gi"}, "slots": {"value": "7"}}}]}});
+        assert_eq!(counter_sets(&slice), ["gpu-0: memory 40Gi, slots 7"]);
+    }
+
+    #[test]
     fn every_kind_fills_its_columns() {
         let now = jiff::Timestamp::UNIX_EPOCH;
         for kind in [
             Kind::Units,
             Kind::ResourceClaims,
+            Kind::ResourceClaimTemplates,
             Kind::ResourceSlices,
+            Kind::DeviceTaintRules,
             Kind::DeviceClasses,
             Kind::Nodes,
         ] {

@@ -3,7 +3,7 @@
 use rpc::dray::v1::{GetUnitRequest, HeadRequest, ReadLogRequest};
 use serde_json::Value;
 
-use super::columns::{items, names, node_of, state};
+use super::columns::{how_used, items, names, node_of, state};
 use super::connect::{Client, ServerArgs};
 use super::kind::{Kind, Target};
 use super::wait::UNIT_ANNOTATION;
@@ -57,7 +57,7 @@ async fn describe(client: &Client, kind: Kind, namespace: &str, name: &str) -> a
             page.block("Node says", &node_says(client, &object).await);
         }
         Kind::Units => unit(&mut page, &object),
-        Kind::ResourceSlices | Kind::DeviceClasses | Kind::Nodes => {
+        Kind::ResourceSlices | Kind::ResourceClaimTemplates | Kind::DeviceTaintRules | Kind::DeviceClasses | Kind::Nodes => {
             page.block(
                 "Spec",
                 &get::as_text(get::Format::Yaml, object.pointer("/spec").unwrap_or(&Value::Null))?,
@@ -213,18 +213,38 @@ fn one_request(request: &Value) -> String {
     } else {
         format!(" where {}", selectors.join(" && "))
     };
-    format!("{amount} of class {}{selected}", text(request, "/deviceClassName"))
+    let amounts = request.pointer("/capacity/requests").and_then(Value::as_object);
+    let amounts: Vec<String> = amounts
+        .into_iter()
+        .flatten()
+        .map(|(name, amount)| format!("{name} {}", amount.as_str().unwrap_or_default()))
+        .collect();
+    let amounts = if amounts.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", amounts.join(", "))
+    };
+    let admin = if request.pointer("/adminAccess") == Some(&Value::Bool(true)) {
+        ", for administration"
+    } else {
+        ""
+    };
+    format!(
+        "{amount} of class {}{amounts}{selected}{admin}",
+        text(request, "/deviceClassName")
+    )
 }
 
 fn allocated(claim: &Value) -> String {
     let results = items(claim, "/status/allocation/devices/results");
     let paths = results.map(|r| {
         format!(
-            "{}: {}/{}/{}",
+            "{}: {}/{}/{}{}",
             text(r, "/request"),
             text(r, "/driver"),
             text(r, "/pool"),
-            text(r, "/device")
+            text(r, "/device"),
+            how_used(r)
         )
     });
     paths.collect::<Vec<_>>().join("\n")

@@ -16,6 +16,12 @@ pub(crate) enum Kind {
     /// Published inventory.
     #[value(name = "resourceslices", aliases = ["resourceslice", "slices", "slice"])]
     ResourceSlices,
+    /// Claims to be, for each consumer one.
+    #[value(name = "resourceclaimtemplates", aliases = ["resourceclaimtemplate", "templates", "template"])]
+    ResourceClaimTemplates,
+    /// Taints put on devices from outside of their driver.
+    #[value(name = "devicetaintrules", aliases = ["devicetaintrule", "taintrules", "taintrule"])]
+    DeviceTaintRules,
     /// Named selections of devices.
     #[value(name = "deviceclasses", aliases = ["deviceclass", "classes", "class"])]
     DeviceClasses,
@@ -31,6 +37,8 @@ impl Kind {
             Self::Units => "units",
             Self::ResourceClaims => "resourceclaims",
             Self::ResourceSlices => "resourceslices",
+            Self::ResourceClaimTemplates => "resourceclaimtemplates",
+            Self::DeviceTaintRules => "devicetaintrules",
             Self::DeviceClasses => "deviceclasses",
             Self::Nodes => "nodes",
         }
@@ -39,8 +47,8 @@ impl Kind {
     /// Whether objects of this kind live in a namespace.
     pub(crate) fn is_namespaced(self) -> bool {
         match self {
-            Self::Units | Self::ResourceClaims => true,
-            Self::ResourceSlices | Self::DeviceClasses | Self::Nodes => false,
+            Self::Units | Self::ResourceClaims | Self::ResourceClaimTemplates => true,
+            Self::ResourceSlices | Self::DeviceTaintRules | Self::DeviceClasses | Self::Nodes => false,
         }
     }
 
@@ -113,6 +121,8 @@ mod tests {
             ("ResourceClaim/train", Kind::ResourceClaims, Some("train")),
             ("class/", Kind::DeviceClasses, None),
             ("unit/0192", Kind::Units, Some("0192")),
+            ("DeviceTaintRule/drain", Kind::DeviceTaintRules, Some("drain")),
+            ("templates", Kind::ResourceClaimTemplates, None),
         ] {
             assert_eq!(
                 text.parse(),

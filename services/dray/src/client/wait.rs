@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rpc::dray::v1::{Unit, UnitPhase, WaitUnitRequest};
+use rpc::dray::v1::{AllocatedDevice, Unit, UnitPhase, WaitUnitRequest};
 
 use super::connect::{Client, ServerArgs};
 use super::kind::{Kind, Target};
 use super::yaml::text;
-use super::{fetch, progress, table};
+use super::{columns, fetch, progress, table};
 
 /// The annotation by which a claim names the unit it belongs to.
 pub(crate) const UNIT_ANNOTATION: &str = "/metadata/annotations/dray.v1~1unit";
@@ -91,6 +91,19 @@ pub(crate) async fn until_allocated(client: &Client, uid: &str, patience: Durati
     }
 }
 
+/// As in lists of claims: ` (admin)`, ` (share: bandwidth 4G)`, or nothing.
+fn how_used(device: &AllocatedDevice) -> String {
+    let mut consumed: Vec<_> = device.consumed_capacity.iter().collect();
+    consumed.sort();
+    let consumed: serde_json::Map<String, serde_json::Value> = consumed
+        .into_iter()
+        .map(|(name, amount)| (name.clone(), amount.as_str().into()))
+        .collect();
+    columns::how_used(&serde_json::json!({
+        "adminAccess": device.admin_access, "shareID": device.share_id, "consumedCapacity": consumed,
+    }))
+}
+
 /// The unit's devices, a line per claim.
 pub(crate) fn outcome(unit: &Unit) -> String {
     let mut lines = vec![format!(
@@ -102,7 +115,7 @@ pub(crate) fn outcome(unit: &Unit) -> String {
         let devices: Vec<String> = claim
             .devices
             .iter()
-            .map(|device| format!("{}/{}", device.pool, device.device))
+            .map(|device| format!("{}/{}{}", device.pool, device.device, how_used(device)))
             .collect();
         lines.push(format!("  {}: {}", claim.name, devices.join(", ")));
     }

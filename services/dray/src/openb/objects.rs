@@ -1,20 +1,25 @@
-//! The trace in Dray's terms: a node is a pool with one device per GPU, a pod is a unit with one claim.
+//! The trace in Dray's terms: a node is a pool with one device per GPU, to be shared by thousandths; a pod is a unit with one claim.
 
 use std::collections::BTreeMap;
 
-use resource_api::claim::{CelDeviceSelector, DeviceClaim, DeviceRequest, DeviceSelector, ExactDeviceRequest, ResourceClaimSpec};
-use resource_api::device::{Device, DeviceAttribute};
+use resource_api::claim::{
+    CapacityRequirements, CelDeviceSelector, DeviceClaim, DeviceRequest, DeviceSelector, ExactDeviceRequest, ResourceClaimSpec,
+};
+use resource_api::device::{CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceAttribute, DeviceCapacity};
+use resource_api::quantity::{Format, Quantity};
 use rpc::convert::{ConvertError, claim_spec_message, device_message};
 use rpc::dray::v1::publish_pool_request::Reach;
 use rpc::dray::v1::{ClaimTemplate, PublishPoolRequest, SubmitRequest};
 use serde_json::{Value, json};
 
-use super::trace::{Node, Pod};
+use super::trace::{Node, Pod, WHOLE};
 
 /// The driver of all pools made from the trace.
 pub(crate) const DRIVER: &str = "gpu.openb.dray.example";
 /// The class of all its devices.
 pub(crate) const CLASS: &str = "gpu";
+/// The capacity by which a device is shared.
+const MILLI: &str = "milli";
 /// The name of each claim's only request.
 const REQUEST: &str = "gpus";
 
@@ -60,7 +65,26 @@ fn device(node: &Node, index: u32) -> Device {
     Device {
         name: format!("gpu-{index}").into(),
         attributes,
+        capacity: BTreeMap::from([(MILLI.to_owned(), thousandths())]),
+        allow_multiple_allocations: Some(true),
         ..Device::default()
+    }
+}
+
+/// A GPU's thousandths, of which any whole number can be taken; all of them if a request does not say.
+fn thousandths() -> DeviceCapacity {
+    let whole = |number: u32| Quantity::from_whole(number.into(), Format::DecimalSi);
+    DeviceCapacity {
+        value: whole(WHOLE),
+        request_policy: Some(CapacityRequestPolicy {
+            default: Some(whole(WHOLE)),
+            valid_range: Some(CapacityRequestPolicyRange {
+                min: Some(whole(1)),
+                max: Some(whole(WHOLE)),
+                step: Some(whole(1)),
+            }),
+            ..CapacityRequestPolicy::default()
+        }),
     }
 }
 
@@ -88,6 +112,9 @@ fn claim_spec(pod: &Pod) -> ResourceClaimSpec {
         device_class_name: CLASS.to_owned(),
         selectors: selectors.into_iter().collect(),
         count: pod.gpus.into(),
+        capacity: Some(CapacityRequirements {
+            requests: BTreeMap::from([(MILLI.to_owned(), Quantity::from_whole(pod.milli.into(), Format::DecimalSi))]),
+        }),
         ..ExactDeviceRequest::default()
     };
     let request = DeviceRequest {
@@ -109,14 +136,18 @@ fn model_expression(models: &[String]) -> Option<String> {
     (!models.is_empty()).then(|| format!("device.attributes[{DRIVER:?}].model in {models:?}"))
 }
 
-/// What a pod asked for, in words: `2 gpus of A10 or T4`.
+/// What a pod asked for, in words: `2 of A10 or T4`, `460 thousandths of any model`.
 pub(crate) fn asked(pod: &Pod) -> String {
     let models = if pod.models.is_empty() {
         "any model".to_owned()
     } else {
         pod.models.join(" or ")
     };
-    format!("{} of {models}", pod.gpus)
+    match (pod.gpus, pod.milli) {
+        (gpus, WHOLE) => format!("{gpus} of {models}"),
+        (1, milli) => format!("{milli} thousandths of {models}"),
+        (gpus, milli) => format!("{gpus} times {milli} thousandths of {models}"),
+    }
 }
 
 #[cfg(test)]
@@ -127,19 +158,27 @@ mod tests {
         Pod {
             name: "openb-pod-1".to_owned(),
             gpus: 2,
+            milli: 1_000,
             models: models.iter().map(|model| (*model).to_owned()).collect(),
         }
     }
 
     #[test]
-    fn a_pod_asks_for_whole_devices_of_its_models() {
+    fn a_pod_asks_for_thousandths_of_devices_of_its_models() {
         let spec = serde_json::to_value(claim_spec(&pod(&["A10", "T4"]))).unwrap();
         let exactly = &spec["devices"]["requests"][0]["exactly"];
         assert_eq!(exactly["count"], 2);
+        assert_eq!(exactly["capacity"]["requests"]["milli"], "1k");
         let expression = r#"device.attributes["gpu.openb.dray.example"].model in ["A10", "T4"]"#;
         assert_eq!(exactly["selectors"], json!([{"cel": {"expression": expression}}]));
         assert_eq!(model_expression(&[]), None);
         assert_eq!(asked(&pod(&[])), "2 of any model");
+        let part = Pod {
+            gpus: 1,
+            milli: 460,
+            ..pod(&[])
+        };
+        assert_eq!(asked(&part), "460 thousandths of any model");
     }
 
     #[test]
@@ -155,7 +194,8 @@ mod tests {
         let last = serde_json::to_value(device(&node, 3)).unwrap();
         assert_eq!(
             last,
-            json!({"name": "gpu-3", "attributes": {"index": {"int": 3}, "model": {"string": "T4"}}})
+            json!({"name": "gpu-3", "attributes": {"index": {"int": 3}, "model": {"string": "T4"}}, "allowMultipleAllocations": true,
+                "capacity": {"milli": {"value": "1k", "requestPolicy": {"default": "1k", "validRange": {"min": "1", "max": "1k", "step": "1"}}}}})
         );
     }
 }

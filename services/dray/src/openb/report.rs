@@ -7,7 +7,7 @@ use rpc::dray::v1::{AllocatedDevice, Unit, UnitPhase};
 use super::objects;
 use super::settle::Seen;
 use super::submit::Submitted;
-use super::trace::{Node, Pod, Pods};
+use super::trace::{Node, Pod, Pods, WHOLE};
 use crate::client::table::{self, counted, thousands};
 
 /// Reasons shown in full; the others are counted.
@@ -39,7 +39,7 @@ pub(crate) struct Outcome<'a> {
 impl<'a> Outcome<'a> {
     pub(crate) fn of(facts: &Facts<'a>) -> Self {
         let mut outcome = Self::default();
-        for pod in &facts.pods.whole {
+        for pod in &facts.pods.asking {
             let Some(uid) = facts.submitted.accepted.get(&pod.name) else {
                 continue;
             };
@@ -54,11 +54,11 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Checks what every client can check: each pod got as many devices as it asked for, of a model it named, and no device
-/// was given to two.
+/// Checks what every client can check: each pod got as many devices as it asked for, of a model it named, and of no device
+/// more was given than there is.
 fn faults(nodes: &[Node], allocated: &[(&Pod, &Unit)]) -> Vec<String> {
     let models: BTreeMap<&str, &str> = nodes.iter().map(|node| (node.name.as_str(), node.model.as_str())).collect();
-    let mut owners: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut given: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     let mut faults = Vec::new();
     for (pod, unit) in allocated {
         if devices(unit).count() != pod.gpus as usize {
@@ -70,9 +70,11 @@ fn faults(nodes: &[Node], allocated: &[(&Pod, &Unit)]) -> Vec<String> {
             ));
         }
         for device in devices(unit) {
-            if let Some(other) = owners.insert((&device.pool, &device.device), &pod.name) {
+            let sum = given.entry((&device.pool, &device.device)).or_default();
+            *sum += pod.milli;
+            if *sum > WHOLE {
                 faults.push(format!(
-                    "{}/{} was given to {other} and {}",
+                    "of {}/{}, {sum} thousandths were given, the last to {}",
                     device.pool, device.device, pod.name
                 ));
             }
@@ -91,9 +93,12 @@ fn devices(unit: &Unit) -> impl Iterator<Item = &AllocatedDevice> {
 
 /// The figures, a line each.
 pub(crate) fn figures(facts: &Facts<'_>, outcome: &Outcome<'_>, seconds: f64) -> String {
-    let gpus = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| u64::from(pod.gpus)).sum::<u64>();
+    // Thousandths, shown as whole GPUs.
+    let gpus = |pods: &mut dyn Iterator<Item = &Pod>| {
+        pods.map(|pod| u64::from(pod.gpus) * u64::from(pod.milli)).sum::<u64>() / u64::from(WHOLE)
+    };
     let capacity: u64 = facts.nodes.iter().map(|node| u64::from(node.gpu)).sum();
-    let asked = gpus(&mut facts.pods.whole.iter());
+    let asked = gpus(&mut facts.pods.asking.iter());
     let given = gpus(&mut outcome.allocated.iter().map(|(pod, _)| *pod));
     let submitted = facts.submitted.accepted.len();
     let rate = if seconds > 0.0 { submitted as f64 / seconds } else { 0.0 };
@@ -107,13 +112,10 @@ pub(crate) fn figures(facts: &Facts<'_>, outcome: &Outcome<'_>, seconds: f64) ->
         facts.changed_pools
     );
     row("nodes", String::new(), thousands(capacity), pools);
-    let left_out = "ask for a part of a gpu: left out, not rounded";
-    row(
-        "fractional",
-        thousands(facts.pods.fractional as u64),
-        String::new(),
-        left_out.to_owned(),
-    );
+    if facts.pods.without > 0 {
+        let left_out = "ask for no gpu: left out".to_owned();
+        row("without", thousands(facts.pods.without as u64), String::new(), left_out);
+    }
     let repeated = match facts.submitted.repeated {
         0 => String::new(),
         repeated => format!("{} had been submitted before", thousands(repeated as u64)),
@@ -203,6 +205,7 @@ mod tests {
         Pod {
             name: name.to_owned(),
             gpus,
+            milli: 600,
             models: models.iter().map(|model| (*model).to_owned()).collect(),
         }
     }
@@ -238,14 +241,14 @@ mod tests {
             gpu: 2,
             model: "T4".to_owned(),
         }];
-        let whole = vec![
+        let asking = vec![
             pod("a", 1, &[]),
             pod("b", 1, &["A10"]),
             pod("c", 1, &[]),
             pod("d", 1, &[]),
             pod("e", 1, &[]),
         ];
-        let pods = Pods { whole, fractional: 3 };
+        let pods = Pods { asking, without: 3 };
         let units = [
             unit("ua", "", &["gpu-0"]),
             unit("ub", "", &["gpu-0"]),
@@ -276,11 +279,14 @@ mod tests {
         );
         assert_eq!(
             outcome.faults,
-            ["n/gpu-0 was given to a and b", "b asked for 1 of A10 and has a T4"]
+            [
+                "of n/gpu-0, 1200 thousandths were given, the last to b",
+                "b asked for 600 thousandths of A10 and has a T4"
+            ]
         );
         assert_eq!(
             reasons(&outcome),
-            "WAITING  ASKS FOR        BECAUSE\n2        1 of any model  full"
+            "WAITING  ASKS FOR                      BECAUSE\n2        600 thousandths of any model  full"
         );
     }
 }

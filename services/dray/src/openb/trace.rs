@@ -21,18 +21,20 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) name: String,
-    /// Whole GPUs, at least 1.
+    /// GPUs, at least 1.
     pub(crate) gpus: u32,
+    /// Thousandths of each of them.
+    pub(crate) milli: u32,
     /// Models that will do, in the order of the trace and without repeats; empty: any.
     pub(crate) models: Vec<String>,
 }
 
-/// The pods of the trace, parted by what can be asked for.
+/// The pods of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pods {
-    pub(crate) whole: Vec<Pod>,
-    /// Pods that asked for a part of a GPU. They are left out: a part is never rounded to a whole.
-    pub(crate) fractional: usize,
+    pub(crate) asking: Vec<Pod>,
+    /// Pods that asked for no GPU: they are left out.
+    pub(crate) without: usize,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +48,7 @@ struct PodRow {
 }
 
 /// `gpu_milli` of a whole GPU.
-const WHOLE: u32 = 1_000;
+pub(crate) const WHOLE: u32 = 1_000;
 
 /// Reads the first `max` nodes, in file order.
 pub(crate) fn nodes(file: &Path, max: usize) -> anyhow::Result<Vec<Node>> {
@@ -57,14 +59,15 @@ pub(crate) fn nodes(file: &Path, max: usize) -> anyhow::Result<Vec<Node>> {
 pub(crate) fn pods(file: &Path, max: usize) -> anyhow::Result<Pods> {
     let mut pods = Pods::default();
     for row in rows::<PodRow>(file, max)? {
-        if row.gpu_milli == WHOLE && row.num_gpu > 0 {
-            pods.whole.push(Pod {
+        if row.num_gpu > 0 {
+            pods.asking.push(Pod {
                 name: row.name,
                 gpus: row.num_gpu,
+                milli: row.gpu_milli,
                 models: models(&row.gpu_spec),
             });
         } else {
-            pods.fractional += 1;
+            pods.without += 1;
         }
     }
     Ok(pods)
@@ -93,20 +96,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fractional_pods_are_counted_and_repeated_models_named_once() {
+    fn pods_without_gpus_are_counted_and_repeated_models_named_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pods.csv");
-        let text =
-            "name,num_gpu,gpu_milli,gpu_spec,cpu_milli\np-0,1,1000,,1\np-1,1,460,,1\np-2,8,1000,V100M16|V100M32|V100M32,1\n";
+        let text = "name,num_gpu,gpu_milli,gpu_spec,cpu_milli\np-0,1,1000,,1\np-1,1,460,,1\np-2,8,1000,V100M16|V100M32|V100M32,1\np-3,0,0,,1\n";
         std::fs::write(&file, text).unwrap();
-        let pod = |name: &str, gpus, models: &[&str]| Pod {
+        let pod = |name: &str, gpus, milli, models: &[&str]| Pod {
             name: name.to_owned(),
             gpus,
+            milli,
             models: models.iter().map(|model| (*model).to_owned()).collect(),
         };
-        let whole = vec![pod("p-0", 1, &[]), pod("p-2", 8, &["V100M16", "V100M32"])];
-        assert_eq!(pods(&file, usize::MAX).unwrap(), Pods { whole, fractional: 1 });
-        assert_eq!(pods(&file, 1).unwrap().whole.len(), 1);
+        let asking = vec![
+            pod("p-0", 1, 1_000, &[]),
+            pod("p-1", 1, 460, &[]),
+            pod("p-2", 8, 1_000, &["V100M16", "V100M32"]),
+        ];
+        assert_eq!(pods(&file, usize::MAX).unwrap(), Pods { asking, without: 1 });
+        assert_eq!(pods(&file, 1).unwrap().asking.len(), 1);
     }
 
     #[test]

@@ -133,3 +133,76 @@ async fn faulty_input_is_explained_and_writes_nothing() -> anyhow::Result<()> {
     dray.stop().await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_show_shares_counters_taints_and_gates() -> anyhow::Result<()> {
+    let dray = Installation::start(&["--allocators", "2", "--feature-gates", "DRADerivedAttributes=true"]).await?;
+    for file in ["gpus", "partitions", "bandwidth", "taint-rule"] {
+        let file = format!("examples/{file}.yaml");
+        let applied = dray.ok(&["apply", "-f", &file]).await?;
+        ensure!(!applied.contains("unchanged"), "{applied}");
+        // Also kinds that are never changed without a version can be applied again.
+        let again = dray.ok(&["apply", "-f", &file]).await?;
+        assert_eq!(again.matches("unchanged").count(), again.lines().count(), "{again}");
+    }
+    let submit = async |file: &str| {
+        let file = format!("examples/{file}-claim.yaml");
+        dray.ok(&["submit", "-f", &file, "--wait", "60s"]).await
+    };
+    for (file, devices) in [
+        ("bandwidth", "uplink: node-2/nic-0 (share: bandwidth 4G)"),
+        ("partition", "partition: node-3/mig-3g-0"),
+        ("tolerant", "tolerant: node-2/gpu-2"),
+        (
+            "admin",
+            "monitor: node-2/gpu-0 (admin), node-2/gpu-1 (admin), node-2/gpu-2 (admin)",
+        ),
+        ("pair", "pair: node-2/gpu-0, node-2/nic-0 (share: bandwidth 2G)"),
+    ] {
+        let submitted = submit(file).await?;
+        ensure!(submitted.contains(devices), "{file}: {submitted}");
+    }
+    let claims = dray.ok(&["get", "claims"]).await?;
+    ensure!(claims.contains("node-2/nic-0 (share: bandwidth 4G)"), "{claims}");
+    let described = dray.ok(&["describe", "claim", "uplink"]).await?;
+    ensure!(
+        described.contains("nic: 1 of class shared-nic with bandwidth 4G"),
+        "{described}"
+    );
+    ensure!(
+        described.contains("nic: nic.example.com/node-2/nic-0 (share: bandwidth 4G)"),
+        "{described}"
+    );
+    let slices = dray.ok(&["get", "slices"]).await?;
+    ensure!(slices.contains("gpu-0: memory 40Gi, slots 7"), "{slices}");
+    let rules = dray.ok(&["get", "devicetaintrules"]).await?;
+    ensure!(
+        rules.contains("gpu.example.com/node-2/gpu-2") && rules.contains("example.com/maintenance=planned:NoSchedule"),
+        "{rules}"
+    );
+    ensure!(
+        dray.ok(&["describe", "taintrule", "drain-gpu-2"])
+            .await?
+            .contains("effect: NoSchedule")
+    );
+    assert_eq!(
+        dray.ok(&["delete", "taintrule", "drain-gpu-2"]).await?,
+        "devicetaintrules/drain-gpu-2 deleted\n"
+    );
+
+    let gates = dray.ok(&["gates", "get"]).await?;
+    let derived = gates
+        .lines()
+        .find(|line| line.starts_with("DRADerivedAttributes"))
+        .context("no such gate")?;
+    ensure!(derived.contains("on") && derived.contains("off"), "{derived}");
+    let switched = dray.ok(&["gates", "set", "DRAListTypeAttributes=true"]).await?;
+    ensure!(switched.starts_with("switched at "), "{switched}");
+    let refused = dray
+        .err(&["gates", "set", "DRAConsumableCapacity=false,DRAMagic=true"])
+        .await?;
+    ensure!(refused.contains("no feature gate \"DRAMagic\""), "{refused}");
+    ensure!(dray.ok(&["audit"]).await?.contains("audit: clean"));
+    dray.stop().await?;
+    Ok(())
+}
