@@ -393,3 +393,31 @@ proptest! {
         prop_assert!(unowned.is_empty(), "{:?}", unowned.paths());
     }
 }
+
+#[test]
+fn large_lists_are_applied_in_time() {
+    let kind = GroupVersionKind::new("resource.k8s.io/v1", "ResourceClaim");
+    let none = FieldSet::default();
+    let write = |manager| Write {
+        schema: Schema::builtin(),
+        kind: &kind,
+        manager,
+        subresource: "",
+        now: time(1),
+        reset: &none,
+        versions: &OneVersion,
+    };
+    let claim = |from: usize| {
+        let references: Vec<Value> = (from..from + 2_500)
+            .map(|uid| json!({"uid": uid.to_string(), "name": "p"}))
+            .collect();
+        let finalizers: Vec<Value> = (from..from + 2_500).map(|name| name.to_string().into()).collect();
+        object(json!({"apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": "c", "finalizers": finalizers}, "status": {"reservedFor": references}}))
+    };
+    let first = apply(&write("a"), None, &claim(0), false).unwrap();
+    let second = apply(&write("b"), Some(&first), &claim(1_250), false).unwrap();
+    assert_eq!(second["status"]["reservedFor"].as_array().unwrap().len(), 3_750);
+    let third = apply(&write("a"), Some(&second), &claim(2_500), false).unwrap();
+    assert_eq!(third["metadata"]["finalizers"].as_array().unwrap().len(), 3_750);
+}

@@ -3,6 +3,7 @@
 //! Only a step on the way to a [`serde_json::Value`]: what keys may stand where is found out by [`super::conform`].
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -134,15 +135,12 @@ impl Tree {
                     Self::List(sources) => sources,
                     one => vec![one],
                 });
+                let mut own: HashSet<String> = entries.iter().map(|(key, _)| key.clone()).collect();
                 for source in sources {
                     let Self::Map(inherited) = source.merged_and_sorted() else {
                         continue;
                     };
-                    for (key, value) in inherited {
-                        if entries.iter().all(|(own, _)| *own != key) {
-                            entries.push((key, value));
-                        }
-                    }
+                    entries.extend(inherited.into_iter().filter(|(key, _)| own.insert(key.clone())));
                 }
                 let mut entries: Vec<_> = entries
                     .into_iter()

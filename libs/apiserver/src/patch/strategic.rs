@@ -8,7 +8,9 @@
 //! - `$retainKeys`: the only keys of the object that stay.
 //!
 //! Source: the preserve-order design and `k8s.io/apimachinery/pkg/util/strategicpatch`. Recursion is bounded by the depth of the
-//! patch; merging lists takes time in the product of their lengths.
+//! patch; time grows with the sizes of object and patch and not with their product.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -169,12 +171,8 @@ impl<'s> Merge<'s> {
             return Err(fails("lists of lists are not supported".to_owned()));
         }
         if all.clone().all(|item| !item.is_object()) {
-            let mut merged: Vec<Value> = Vec::new();
-            for item in all {
-                if !merged.contains(item) {
-                    merged.push(item.clone());
-                }
-            }
+            let mut seen = HashSet::new();
+            let merged = all.filter(|item| seen.insert(*item)).cloned().collect();
             return in_order(merged, &patch, &old, &rule.strategy);
         }
         if !all.all(Value::is_object) {
@@ -183,40 +181,45 @@ impl<'s> Merge<'s> {
         let Some(key) = &rule.strategy.merge_key else {
             return Err(fails("cannot merge lists without merge key".to_owned()));
         };
-        let (mut merged, patch) = special_elements(old, patch, key)?;
-        let server_order = merged.clone();
+        let (server, patch) = special_elements(old, patch, key)?;
+        let mut merged = server.clone();
+        // Items that the patch adds are found by later ones of the patch, as if they had been there.
+        let mut places: HashMap<&Value, usize> = HashMap::new();
+        for (place, item) in server.iter().enumerate() {
+            item.get(key).map(|value| *places.entry(value).or_insert(place));
+        }
         for item in &patch {
-            let value = key_of(item, key)?;
-            match merged.iter_mut().find(|old| old.get(key) == Some(value)) {
-                Some(old) => {
-                    let old_object = object_of(old.take());
-                    *old = Value::Object(self.object(old_object, object_of(item.clone()), rule.ty)?);
+            match places.get(key_of(item, key)?) {
+                Some(place) => {
+                    let old = object_of(merged[*place].take());
+                    merged[*place] = Value::Object(self.object(old, object_of(item.clone()), rule.ty)?);
                 }
-                None => merged.push(item.clone()),
+                None => {
+                    places.insert(key_of(item, key)?, merged.len());
+                    merged.push(item.clone());
+                }
             }
         }
-        in_order(merged, &patch, &server_order, &rule.strategy)
+        in_order(merged, &patch, &server, &rule.strategy)
     }
 }
 
 /// Applies `$patch` of elements. Returns what is left of both lists.
 fn special_elements(old: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let (mut old, mut left, mut replace) = (old, Vec::with_capacity(patch.len()), false);
+    let mut deleted = HashSet::new();
     for item in patch {
         match item.get(DIRECTIVE).map(Value::as_str) {
             None => left.push(item),
             Some(Some("delete")) => {
-                let value = key_of(&item, key)?;
-                old.retain(|old| old.get(key) != Some(value));
+                deleted.insert(key_of(&item, key)?.clone());
             }
             Some(Some("replace")) => replace = true,
             Some(Some("merge")) => return Err(fails("merging lists cannot yet be specified in the patch".to_owned())),
             Some(_) => return Err(fails("unknown patch type in map".to_owned())),
         }
     }
-    if replace {
-        old.clear();
-    }
+    old.retain(|item| !replace && !item.get(key).is_some_and(|value| deleted.contains(value)));
     Ok((old, left))
 }
 
@@ -239,9 +242,24 @@ fn identity<'v>(item: &'v Value, strategy: &PatchStrategy) -> Option<&'v Value> 
     }
 }
 
-fn position(list: &[Value], item: &Value, strategy: &PatchStrategy) -> Option<usize> {
-    let wanted = identity(item, strategy)?;
-    list.iter().position(|other| identity(other, strategy) == Some(wanted))
+/// Where the elements of a list are.
+struct Places<'v> {
+    strategy: &'v PatchStrategy,
+    first: HashMap<&'v Value, usize>,
+}
+
+impl<'v> Places<'v> {
+    fn of(list: &'v [Value], strategy: &'v PatchStrategy) -> Self {
+        let mut first = HashMap::with_capacity(list.len());
+        for (place, item) in list.iter().enumerate() {
+            identity(item, strategy).map(|identity| *first.entry(identity).or_insert(place));
+        }
+        Self { strategy, first }
+    }
+
+    fn find(&self, item: &Value) -> Option<usize> {
+        self.first.get(identity(item, self.strategy)?).copied()
+    }
 }
 
 /// Sorts a merged list: the elements in `order` as that says, the others as the server had them, the latter put before the first
@@ -258,17 +276,17 @@ fn in_order(
             return Err(no_merge_key(key));
         }
     }
-    let (mut patched, mut others): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|item| position(order, item, strategy).is_some());
-    patched.sort_by_key(|item| position(order, item, strategy));
-    others.sort_by_key(|item| position(server_order, item, strategy));
+    let order = Places::of(order, strategy);
+    let server = Places::of(server_order, strategy);
+    let (mut patched, mut others): (Vec<_>, Vec<_>) = merged.into_iter().partition(|item| order.find(item).is_some());
+    patched.sort_by_key(|item| order.find(item));
+    others.sort_by_key(|item| server.find(item));
     let mut sorted = Vec::with_capacity(patched.len() + others.len());
     let mut others = others.into_iter().peekable();
     for item in patched {
-        let here = position(server_order, &item, strategy);
-        while let Some(other) = others
-            .next_if(|other| matches!((position(server_order, other, strategy), here), (Some(other), Some(here)) if other < here))
-        {
+        let here = server.find(&item);
+        let is_before = |other: &Value| matches!((server.find(other), here), (Some(other), Some(here)) if other < here);
+        while let Some(other) = others.next_if(is_before) {
             sorted.push(other);
         }
         sorted.push(item);
@@ -304,23 +322,24 @@ fn check_order(patch: &[Value], order: &[Value], strategy: &PatchStrategy) -> Re
 /// The order that the server's list has for [`in_order`]: the items that the patch leaves, and in the place of those that it
 /// deletes as many of those that it adds. Upstream, which changes the list in place, has that order, too.
 fn order_of_server(old: &[Value], patch: &[Value], strategy: &PatchStrategy) -> Vec<Value> {
-    let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
     let Some(key) = &strategy.merge_key else {
         return old.to_vec();
     };
-    if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
+    let with_directive = |wanted: &'static str| {
+        patch
+            .iter()
+            .filter(move |item| item.get(DIRECTIVE).is_some_and(|found| found == wanted))
+    };
+    if with_directive("replace").next().is_some() {
         return old.to_vec();
     }
-    let same = |left: &Value, right: &Value| left.get(key).is_some() && left.get(key) == right.get(key);
-    let is_deleted = |item: &Value| {
-        let mut deletions = patch.iter().filter(|item| directive(item).as_deref() == Some("delete"));
-        deletions.any(|deletion| same(deletion, item))
-    };
-    let mut order: Vec<Value> = old.iter().filter(|item| !is_deleted(item)).cloned().collect();
-    let is_added = |item: &&Value| directive(item).is_none() && !order.iter().any(|old| same(old, item));
-    let added: Vec<Value> = patch.iter().filter(is_added).take(old.len() - order.len()).cloned().collect();
-    order.extend(added);
-    order
+    let deleted: HashSet<&Value> = with_directive("delete").filter_map(|item| item.get(key)).collect();
+    let is_deleted = |item: &&Value| item.get(key).is_some_and(|value| deleted.contains(value));
+    let kept: Vec<&Value> = old.iter().filter(|item| !is_deleted(item)).collect();
+    let there: HashSet<&Value> = kept.iter().filter_map(|item| item.get(key)).collect();
+    let is_added = |item: &&Value| item.get(DIRECTIVE).is_none() && !item.get(key).is_some_and(|value| there.contains(value));
+    let added = patch.iter().filter(is_added).take(old.len() - kept.len());
+    kept.iter().copied().chain(added).cloned().collect()
 }
 
 /// Removes the keys that are not to stay.
@@ -331,7 +350,8 @@ fn retain_keys(object: &mut Map<String, Value>, patch: &mut Map<String, Value>) 
     let Value::Array(retained) = retained else {
         return Err(bad_format("retainKeys"));
     };
-    let stays = |key: &str| retained.iter().any(|retained| retained.as_str() == Some(key));
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let stays = |key: &str| retained.contains(key);
     let is_named = |(key, value): (&String, &Value)| {
         value.is_null() || key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER) || stays(key)
     };
@@ -345,7 +365,10 @@ fn retain_keys(object: &mut Map<String, Value>, patch: &mut Map<String, Value>) 
 /// Removes scalars from a list. What is not a list, on either side, is left alone, as upstream does.
 fn delete_from_list(object: &mut Map<String, Value>, list: &str, deleted: &Value) {
     match (object.get_mut(list), deleted) {
-        (Some(Value::Array(items)), Value::Array(deleted)) => items.retain(|item| !deleted.contains(item)),
+        (Some(Value::Array(items)), Value::Array(deleted)) => {
+            let deleted: HashSet<&Value> = deleted.iter().collect();
+            items.retain(|item| !deleted.contains(item));
+        }
         (Some(_), Value::Null) => {
             object.remove(list);
         }

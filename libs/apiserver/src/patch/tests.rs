@@ -150,3 +150,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn large_lists_are_merged_in_time() {
+    let number = 20_000;
+    let finalizers = |prefix: &str| -> Vec<Value> { (0..number).map(|index| format!("{prefix}/{index}").into()).collect() };
+    let owners = |prefix: &str| -> Vec<Value> { (0..number).map(|index| json!({"uid": format!("{prefix}{index}")})).collect() };
+    let mut object = claim();
+    object["metadata"] = json!({"name": "c", "finalizers": finalizers("a"), "ownerReferences": owners("a")});
+    let deletions: Vec<Value> = (0..number / 2)
+        .map(|index| json!({"$patch": "delete", "uid": format!("a{index}")}))
+        .collect();
+    let owners_patch = [owners("b"), deletions].concat();
+    let patch = json!({"metadata": {
+        "finalizers": finalizers("b"),
+        "$setElementOrder/ownerReferences": owners("b"),
+        "ownerReferences": owners_patch,
+    }});
+    let kind = kind_of(&object);
+    let patched = apply(
+        Schema::builtin(),
+        &kind,
+        PatchType::Strategic,
+        &object,
+        patch.to_string().as_bytes(),
+    )
+    .unwrap();
+    let metadata = &patched.object["metadata"];
+    assert_eq!(metadata["finalizers"].as_array().unwrap().len(), 2 * number);
+    assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), number + number / 2);
+}
