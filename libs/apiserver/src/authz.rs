@@ -1,6 +1,7 @@
 //! What authorization decides on and how a refusal reads; the reviews by which clients ask who they are and what they may do.
 //!
-//! Who may do what is decided elsewhere. Source: `k8s.io/apiserver/pkg/authorization`, `k8s.io/api/authorization`, `…/authentication`.
+//! Who may do what is decided elsewhere. Source: `k8s.io/apiserver/pkg/authorization`, `k8s.io/api/authorization`,
+//! `…/authentication`.
 
 pub mod impersonation;
 pub mod review;

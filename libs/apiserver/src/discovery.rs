@@ -141,7 +141,8 @@ fn group_fields(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "preferredVersion": all.first(), "versions": all})
 }
 
-/// The answer of `/api/V` and `/apis/G/V`: resources and, after each, what is below its objects. Empty if nothing is served there.
+/// The answer of `/api/V` and `/apis/G/V`: resources and, after each, what is below its objects. Empty if nothing is served
+/// there.
 pub fn resources(catalog: &Catalog, group: &str, version: &str) -> Value {
     let mut listed = Vec::new();
     for resource in catalog.in_version(group, version) {

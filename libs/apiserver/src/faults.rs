@@ -1,4 +1,5 @@
-//! What clients are told about bodies and patches that cannot be used, or only in part: a `Status`, or warnings beside the answer.
+//! What clients are told about bodies and patches that cannot be used, or only in part: a `Status`, or warnings beside the
+//! answer.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,8 @@ use crate::request::FieldValidation;
 use crate::resources::ResourceType;
 use crate::status::{Cause, Status};
 
-/// Characters of all warnings of an answer; above, each is cut to [`WARNING_CHARS_MAX`]. Source: `k8s.io/apiserver/pkg/endpoints/filters`.
+/// Characters of all warnings of an answer; above, each is cut to [`WARNING_CHARS_MAX`]. Source:
+/// `k8s.io/apiserver/pkg/endpoints/filters`.
 const WARNINGS_CHARS_MAX: usize = 4 * 1024;
 /// Characters of one warning, once there are too many.
 const WARNING_CHARS_MAX: usize = 256;
@@ -135,7 +137,8 @@ pub fn warnings(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     headers
 }
 
-/// One value of a `Warning` header: code 299, no agent, the text in quotes. Control characters become blanks: headers cannot have them.
+/// One value of a `Warning` header: code 299, no agent, the text in quotes. Control characters become blanks: headers cannot
+/// have them.
 fn warning(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 10);
     quoted.push_str("299 - \"");

@@ -64,8 +64,8 @@ pub struct Listed<'a> {
 
 /// Decides what a list reads.
 ///
-/// 400 for tokens that are not ours or come with a version; 410 for states that are gone, with a token that continues anyway if there
-/// was one; 504 for versions that do not exist yet.
+/// 400 for tokens that are not ours or come with a version; 410 for states that are gone, with a token that continues anyway if
+/// there was one; 504 for versions that do not exist yet.
 pub fn decide(options: &ListOptions, listed: Listed<'_>, horizon: Horizon) -> Result<ListPlan, Status> {
     if let Some(token) = &options.continue_token {
         return decide_continued(token, options, listed, horizon);
@@ -107,8 +107,8 @@ fn decide_continued(token: &str, options: &ListOptions, listed: Listed<'_>, hori
         None => Freshness::Latest,
         Some(version) if version > horizon.current => return Err(Status::version_too_large(version, horizon.current)),
         Some(version) if version < horizon.oldest => {
-            let text = "the state that this list began with is no longer known: start again, or use the token in this answer to go on \
-                        with the current state, which may show changes made since then";
+            let text = "the state that this list began with is no longer known: start again, or use the token in this answer to \
+                        go on with the current state, which may show changes made since then";
             let inconsistent = Token { version: None, after };
             return Err(Status::expired(text).with_continue(inconsistent.write(listed)));
         }
@@ -128,8 +128,8 @@ struct Token {
     after: Position,
 }
 
-/// A token's text: JSON in base64, with a digest that also covers what the list is about. The digest finds damage and mistakes; it keeps
-/// no secret, since a token gives access to nothing.
+/// A token's text: JSON in base64, with a digest that also covers what the list is about. The digest finds damage and mistakes;
+/// it keeps no secret, since a token gives access to nothing.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TokenText {

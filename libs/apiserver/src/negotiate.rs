@@ -133,8 +133,8 @@ impl Accepted {
 
 /// Chooses the form of an answer. No header, or an empty one, takes JSON.
 ///
-/// 406 if nothing that the client takes can be sent, or if metadata is asked for as one object where there is a list, and the other
-/// way around.
+/// 406 if nothing that the client takes can be sent, or if metadata is asked for as one object where there is a list, and the
+/// other way around.
 pub fn accept(header: Option<&str>, offer: Offer) -> Result<Accepted, Status> {
     let header = header.map(str::trim).filter(|header| !header.is_empty());
     let Some(header) = header else {

@@ -1,5 +1,5 @@
-//! Reading and writing the parts of an object that every kind has, on JSON values. A field of the wrong type reads as absent: whether
-//! objects have the right shape is checked where they are decoded.
+//! Reading and writing the parts of an object that every kind has, on JSON values. A field of the wrong type reads as absent:
+//! whether objects have the right shape is checked where they are decoded.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! From method, path and query to a typed request, in two steps: [`Target`] says what is addressed, which is all that authorization
-//! needs; [`resolve`] holds it against the [`Catalog`] and reads the options.
+//! From method, path and query to a typed request, in two steps: [`Target`] says what is addressed, which is all that
+//! authorization needs; [`resolve`] holds it against the [`Catalog`] and reads the options.
 //!
 //! Bodies are not looked at here. Source: `k8s.io/apiserver/pkg/endpoints/request`, `pkg/endpoints/handlers`.
 
@@ -143,8 +143,8 @@ impl From<Status> for Refusal {
 
 /// Finds what a target is in the catalog, and reads the options of the operation.
 ///
-/// `PageNotFound` for unknown groups and versions; else 404 for unknown resources and subresources, 405 for methods that a path does
-/// not have, 400 and 422 for bad options, 415 for patches of unknown type.
+/// `PageNotFound` for unknown groups and versions; else 404 for unknown resources and subresources, 405 for methods that a path
+/// does not have, 400 and 422 for bad options, 415 for patches of unknown type.
 pub fn resolve(target: &Target, incoming: &Incoming<'_>, catalog: &Catalog) -> Result<Request, Refusal> {
     let Some(addressed) = &target.resource else {
         return document(target, incoming.method, catalog).map(Request::Document);

@@ -1,5 +1,5 @@
-//! `Status`: what the API answers when there is no object to answer with. One constructor for each entry of the error catalogue, so
-//! that clients, which decide by reason and match texts, see what they know.
+//! `Status`: what the API answers when there is no object to answer with. One constructor for each entry of the error
+//! catalogue, so that clients, which decide by reason and match texts, see what they know.
 //!
 //! Never logs and never hides: what belongs into a message is decided by the caller.
 //! Source: `k8s.io/apimachinery/pkg/api/errors`, `pkg/apis/meta/v1`.

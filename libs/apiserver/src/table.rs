@@ -36,8 +36,8 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             "None" => Ok(Self::None),
             other => Err(Status::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', \
-                 or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', \
+                 'None', or empty"
             ))),
         }
     }

@@ -1,6 +1,7 @@
 //! What a watch shows: where it starts, which change is which event for whom, and the events that are no changes.
 //!
-//! Pure: reading, waiting and sending are done elsewhere. Source: `k8s.io/apiserver/pkg/storage/cacher`, `pkg/endpoints/handlers/watch.go`.
+//! Pure: reading, waiting and sending are done elsewhere. Source: `k8s.io/apiserver/pkg/storage/cacher`,
+//! `pkg/endpoints/handlers/watch.go`.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -67,8 +68,8 @@ pub fn timeout(options: &WatchOptions, random: u64) -> Duration {
     Duration::from_secs(options.timeout_seconds.unwrap_or(chosen).min(SECONDS_MAX))
 }
 
-/// When the next bookmark is due, both counted from the start of the watch. `last`: when the last event of any type was sent, if that
-/// told the client where it is. `None` after the last one.
+/// When the next bookmark is due, both counted from the start of the watch. `last`: when the last event of any type was sent,
+/// if that told the client where it is. `None` after the last one.
 pub fn next_bookmark(last: Duration, timeout: Duration) -> Option<Duration> {
     let final_one = timeout.saturating_sub(LAST_BOOKMARK_BEFORE_END);
     if last >= final_one {

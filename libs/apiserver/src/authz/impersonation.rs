@@ -137,8 +137,8 @@ mod tests {
             .collect();
         assert_eq!(
             needs[0],
-            "users \"bob\" is forbidden: User \"system:anonymous\" cannot impersonate resource \"users\" in API group \"\" at the cluster \
-             scope"
+            "users \"bob\" is forbidden: User \"system:anonymous\" cannot impersonate resource \"users\" in API group \"\" at \
+             the cluster scope"
         );
         assert_eq!(needs.len(), 4);
         assert!(needs[3].contains("resource \"userextras/example.com/scope\" in API group \"authentication.k8s.io\""));

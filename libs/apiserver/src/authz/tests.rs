@@ -31,8 +31,8 @@ fn refusals_in_the_words_that_clients_know() {
     );
     refused(
         "PUT /apis/resource.k8s.io/v1/namespaces/demo/resourceclaims/c9/status",
-        "resourceclaims.resource.k8s.io \"c9\" is forbidden: User \"alice\" cannot update resource \"resourceclaims/status\" in API group \
-         \"resource.k8s.io\" in the namespace \"demo\"",
+        "resourceclaims.resource.k8s.io \"c9\" is forbidden: User \"alice\" cannot update resource \"resourceclaims/status\" in \
+         API group \"resource.k8s.io\" in the namespace \"demo\"",
     );
     refused(
         "GET /api/v1/nodes?watch=true",
@@ -44,8 +44,8 @@ fn refusals_in_the_words_that_clients_know() {
         "forbidden: User \"alice\" cannot get path \"/x&lt;script&gt;\"",
     );
     let status = asked("DELETE /api/v1/nodes").forbidden(&User::anonymous(), "no rule fits");
-    let wanted = "nodes is forbidden: User \"system:anonymous\" cannot deletecollection resource \"nodes\" in API group \"\" at the cluster \
-                  scope: no rule fits";
+    let wanted = "nodes is forbidden: User \"system:anonymous\" cannot deletecollection resource \"nodes\" in API group \"\" at \
+                  the cluster scope: no rule fits";
     assert_eq!(status.message, wanted);
     assert!(User::anonymous().is_in(UNAUTHENTICATED));
 }

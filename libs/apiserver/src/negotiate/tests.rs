@@ -116,7 +116,8 @@ fn nothing_that_fits() {
     refused(
         "application/yaml",
         both,
-        "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        "only the following media types are accepted: application/json;stream=watch, \
+         application/vnd.kubernetes.protobuf;stream=watch",
     );
     refused(
         METADATA_LIST,
@@ -164,8 +165,8 @@ fn bodies() {
         (status.code, status.message.as_str()),
         (
             415,
-            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf"
+            "the body of the request was in an unknown format - accepted media types include: application/json, \
+             application/yaml, application/vnd.kubernetes.protobuf"
         )
     );
     assert!(body_format(Some(PROTOBUF), false).is_err());

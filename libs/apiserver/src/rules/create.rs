@@ -71,7 +71,8 @@ pub fn prepare_create(object: &mut Value, creation: &Creation<'_>) -> Result<(),
     Ok(())
 }
 
-/// Checks that a namespace takes new objects. `namespace`: its name and what is stored of it. `name`: of the new object, if it has one.
+/// Checks that a namespace takes new objects. `namespace`: its name and what is stored of it. `name`: of the new object, if it
+/// has one.
 ///
 /// 404 if it does not exist, 403 if it is being deleted.
 pub fn check_namespace(resource: &ResourceType, name: &str, namespace: (&str, Option<&Value>)) -> Result<(), Status> {
@@ -87,8 +88,8 @@ pub fn check_namespace(resource: &ResourceType, name: &str, namespace: (&str, Op
     Ok(())
 }
 
-/// The answer to a create whose name is taken by `existing`, if that is still there. `is_generated`: the server chose the name, and
-/// tried [`GENERATED_NAME_TRIES`] of them.
+/// The answer to a create whose name is taken by `existing`, if that is still there. `is_generated`: the server chose the name,
+/// and tried [`GENERATED_NAME_TRIES`] of them.
 pub fn name_taken(resource: &ResourceType, name: &str, is_generated: bool, existing: Option<&Value>) -> Status {
     let resource = resource.group_resource();
     if is_generated {

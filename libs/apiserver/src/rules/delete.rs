@@ -72,8 +72,8 @@ pub fn decide_delete(
     })
 }
 
-/// The answer to a deletion. `object`: with [`DeleteStep::Remove`] the last state, with the version of the deletion; otherwise what is
-/// stored now.
+/// The answer to a deletion. `object`: with [`DeleteStep::Remove`] the last state, with the version of the deletion; otherwise
+/// what is stored now.
 pub fn delete_answer(resource: &ResourceType, step: &DeleteStep, object: &Value) -> Value {
     match (step, resource.delete_answer) {
         (DeleteStep::Remove { .. }, DeleteAnswer::Status) => {
@@ -83,8 +83,8 @@ pub fn delete_answer(resource: &ResourceType, step: &DeleteStep, object: &Value)
     }
 }
 
-/// The answer to the deletion of a collection: the deleted objects as a list, or a `Status` for kinds that answer so. `metadata`: that of
-/// the list by which they were selected.
+/// The answer to the deletion of a collection: the deleted objects as a list, or a `Status` for kinds that answer so.
+/// `metadata`: that of the list by which they were selected.
 pub fn collection_answer(resource: &ResourceType, objects: Vec<Value>, metadata: Value) -> Value {
     match resource.delete_answer {
         DeleteAnswer::Object => list::body(resource, objects, metadata),

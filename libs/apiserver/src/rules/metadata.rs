@@ -1,5 +1,5 @@
-//! Rules for metadata that hold for every kind. The kinds of `resource.k8s.io` are held against the same rules once more by their own
-//! validation, which works on typed objects.
+//! Rules for metadata that hold for every kind. The kinds of `resource.k8s.io` are held against the same rules once more by
+//! their own validation, which works on typed objects.
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/validation`.
 

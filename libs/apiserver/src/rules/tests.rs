@@ -271,8 +271,8 @@ fn versions_and_incarnations() {
         new["metadata"]["labels"] = json!({"a": "c"});
         new
     };
-    let modified = "Operation cannot be fulfilled on resourceclaims.resource.k8s.io \"c1\": the object has been modified; please apply your \
-                    changes to the latest version and try again";
+    let modified = "Operation cannot be fulfilled on resourceclaims.resource.k8s.io \"c1\": the object has been modified; please \
+                    apply your changes to the latest version and try again";
     assert_eq!(
         updated(&claims(), Part::Main, with("resourceVersion", "41"), &old),
         Err((409, modified.to_owned()))
@@ -300,8 +300,8 @@ fn versions_and_incarnations() {
 
     let rules = resource("resource.k8s.io", "devicetaintrules");
     let rule = json!({"metadata": {"name": "r1", "resourceVersion": "7"}});
-    let text = "devicetaintrules.resource.k8s.io \"r1\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an \
-                update";
+    let text = "devicetaintrules.resource.k8s.io \"r1\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
+                specified for an update";
     assert_eq!(
         updated(&rules, Part::Main, json!({"metadata": {"name": "r1"}}), &rule),
         Err((422, text.to_owned()))
@@ -526,8 +526,8 @@ fn preconditions() {
     assert_eq!(
         status.message,
         format!(
-            "Operation cannot be fulfilled on ResourceClaim.resource.k8s.io \"c1\": the UID in the precondition (other) does not match the \
-             UID in record ({UID}). The object might have been deleted and then recreated"
+            "Operation cannot be fulfilled on ResourceClaim.resource.k8s.io \"c1\": the UID in the precondition (other) does not \
+             match the UID in record ({UID}). The object might have been deleted and then recreated"
         )
     );
     assert_eq!(status.details.map(|details| details.kind), Some("ResourceClaim".to_owned()));

@@ -52,11 +52,11 @@ pub enum UpdateOutcome {
     Removed,
 }
 
-/// Makes a body into the next state of `old`, in the same version of the kind: the server's fields are restored, parts that the path does not write are taken from
-/// `old`, and the generation counts changes.
+/// Makes a body into the next state of `old`, both in one version of the kind: the server's fields are restored, parts that the
+/// path does not write are taken from `old`, and the generation counts changes.
 ///
-/// 400 if the body is not of this object; 409 if it is of another incarnation or version; 422 if it must name a version and does not,
-/// or for metadata that breaks rules, see [`metadata::check_update`]. The prepared object has the version of `old`.
+/// 400 if the body is not of this object; 409 if it is of another incarnation or version; 422 if it must name a version and
+/// does not, or for metadata that breaks rules, see [`metadata::check_update`]. The prepared object has the version of `old`.
 pub fn prepare_update(new: &mut Value, old: &Value, update: &Update<'_>) -> Result<UpdateOutcome, Status> {
     let resource = update.resource;
     metadata::check_shape(new)?;

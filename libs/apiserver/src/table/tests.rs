@@ -120,8 +120,8 @@ fn watches_name_columns_once_and_rows_carry_what_is_asked_for() {
     assert_eq!(IncludeObject::read(&query("includeObject=Object")), Ok(IncludeObject::Object));
     assert_eq!(IncludeObject::read(&query("limit=1")), Ok(IncludeObject::Metadata));
     let refused = IncludeObject::read(&query("includeObject=All")).map_err(|status| (status.code, status.message));
-    let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or \
-                empty";
+    let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', \
+                'None', or empty";
     assert_eq!(refused, Err((400, text.to_owned())));
 }
 
@@ -286,7 +286,8 @@ fn events() {
     ]);
     check("", "events", event, wanted);
     let event = json!({"metadata": {"name": "e"}, "eventTime": "2026-12-01T11:59:00.000000Z", "reportingController": "drv",
-                       "regarding": {"kind": "Node"}, "note": "n", "series": {"count": 5, "lastObservedTime": "2026-12-01T11:59:59.5Z"}});
+                       "regarding": {"kind": "Node"}, "note": "n",
+                       "series": {"count": 5, "lastObservedTime": "2026-12-01T11:59:59.5Z"}});
     let wanted = json!(["0s", "", "", "node", "", "drv", "n", "60s", 5, "e"]);
     check("events.k8s.io", "events", event, wanted);
 }
