@@ -213,9 +213,10 @@ impl Read<'_> {
                     }
                 }
                 extent(self.budget.scalar())?;
-                // A wrapped list is there, though empty, as soon as its key is.
+                // Wrapped lists and bytes are there, though empty, as soon as their key is.
                 let absent = match **element {
                     Type::Items(_) => Tree::List(Vec::new()),
+                    Type::Bytes => Tree::Text(String::new()),
                     _ => Tree::Null,
                 };
                 entries.push((key, value.unwrap_or(absent)));

@@ -51,6 +51,14 @@ fn the_last_of_several_values_counts() {
 }
 
 #[test]
+fn map_entries_without_a_value_have_the_empty_one() {
+    // A map is field 2 of Secret (bytes), 4 of UserInfo (wrapped lists) and 11 of ObjectMeta (text).
+    check_read("core/Secret", b"\x12\x03\x0a\x01k", json!({"data": {"k": ""}}));
+    check_read("authentication/UserInfo", b"\x22\x03\x0a\x01k", json!({"extra": {"k": []}}));
+    check_read("meta/ObjectMeta", b"\x5a\x03\x0a\x01k", json!({"labels": {"k": null}}));
+}
+
+#[test]
 fn empty_times_are_null() {
     check_read("resource/DeviceTaint", b"\x22\0", json!({"timeAdded": null}));
 }
