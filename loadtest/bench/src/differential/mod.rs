@@ -12,6 +12,7 @@ mod verdict;
 mod wishes;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -49,6 +50,8 @@ struct Tally {
     allocated: usize,
     none: usize,
     errors: usize,
+    /// The input that took us longest.
+    slowest: Option<(String, Duration)>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -120,6 +123,9 @@ fn judge_all(
 
 impl Tally {
     fn add(&mut self, judged: Judged, different: &mut Vec<Judged>) {
+        if self.slowest.as_ref().is_none_or(|(_, longest)| *longest < judged.ours) {
+            self.slowest = Some((judged.case["id"].as_str().unwrap_or_default().to_owned(), judged.ours));
+        }
         match judged.judgement {
             Judgement::GivenUp => self.given_up += 1,
             Judgement::Equal => {
@@ -151,7 +157,11 @@ impl std::fmt::Display for Tally {
             allocated,
             none,
             errors,
+            slowest,
         } = self;
+        if let Some((id, longest)) = slowest {
+            writeln!(f, "slowest input of ours: {id}, {longest:.1?} for four answers")?;
+        }
         write!(
             f,
             "{equal} equal ({allocated} allocated, {none} none, {errors} errors), {different} different, {given_up} given up by the peer, {listed} listed \
