@@ -45,7 +45,8 @@ impl Search<'_> {
                     continue;
                 }
                 let draws = pool.board.as_ref().and_then(|board| board.draws(local));
-                let has_capacity = self.features.consumable_capacity && pool.capacity_of(local).is_some_and(|facts| facts.may_fault());
+                let has_capacity =
+                    self.features.consumable_capacity && pool.capacity_of(local).is_some_and(|facts| facts.may_fault());
                 let draws = draws.filter(|_| !pool.is_shareable(local) && !has_capacity)?;
                 match &mut bounds {
                     None => {

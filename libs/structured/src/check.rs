@@ -176,12 +176,7 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn new(
-        cluster: &'a Cluster,
-        slices: &'a BTreeMap<PoolId, Vec<ResourceSlice>>,
-        unit: &CompiledUnit,
-        plan: &'a Plan,
-    ) -> Self {
+    fn new(cluster: &'a Cluster, slices: &'a BTreeMap<PoolId, Vec<ResourceSlice>>, unit: &CompiledUnit, plan: &'a Plan) -> Self {
         static NO_LABELS: TextMap = TextMap::new();
         let facts = cluster.node_facts(&plan.node);
         let declared = facts.iter().flat_map(|facts| &facts.declared_features);

@@ -296,7 +296,12 @@ impl Cluster {
             let pool = self.pool_index_or_new(&result.pool_id());
             let Some(entry) = self.pools[pool].as_mut() else { continue };
             let held = Held::of(claim, result, pool);
-            let has_share = |entry: &Pool| entry.uses.get(&held.device).is_some_and(|device_use| device_use.has_share(features));
+            let has_share = |entry: &Pool| {
+                entry
+                    .uses
+                    .get(&held.device)
+                    .is_some_and(|device_use| device_use.has_share(features))
+            };
             let is_first_share = held.share.is_some() && !has_share(entry);
             entry.change_use(&held.device, features, |device_use| device_use.add(claim, &held));
             self.refresh_use(pool, &held.device);
@@ -473,7 +478,11 @@ impl Cluster {
         let mut sum = 0;
         for pool in entry.pools.iter().map(|pool| self.pool(*pool)) {
             // A pool that spans nodes is not worth counting per node.
-            sum += if pool.nodes.len() == 1 { pool.n_free() } else { UNCOUNTED as usize };
+            sum += if pool.nodes.len() == 1 {
+                pool.n_free()
+            } else {
+                UNCOUNTED as usize
+            };
         }
         if self.n_free.len() <= node {
             self.n_free.resize(node + 1, UNCOUNTED);

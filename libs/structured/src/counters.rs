@@ -145,7 +145,12 @@ impl CounterBoard {
     pub(crate) fn refresh(&mut self, is_allocated_here: impl Fn(usize) -> bool, is_allocated_elsewhere: impl Fn(&str) -> bool) {
         self.available.clone_from(&self.plan.published);
         self.groups.iter_mut().for_each(|state| *state = GroupState::Untouched);
-        let here = self.plan.draws.iter().enumerate().filter(|(device, _)| is_allocated_here(*device));
+        let here = self
+            .plan
+            .draws
+            .iter()
+            .enumerate()
+            .filter(|(device, _)| is_allocated_here(*device));
         let here = here.filter_map(|(_, draws)| draws.as_ref());
         let elsewhere = self
             .plan
@@ -251,9 +256,7 @@ impl<'a> Index<'a> {
         let missing = || format!("device {device} draws on counter set {set_name}, which the pool lacks");
         let set = *self.sets.get(set_name.as_str()).ok_or_else(missing)?;
         for (name, counter) in &from.counters {
-            let missing = || {
-                format!("device {device} draws on counter {name}, which counter set {set_name} lacks")
-            };
+            let missing = || format!("device {device} draws on counter {name}, which counter set {set_name} lacks");
             let number = *self.counters.get(&(set, name.as_str())).ok_or_else(missing)?;
             let amount = Amount::of(&counter.value);
             match draws.amounts.iter_mut().find(|(counter, _)| *counter == number) {

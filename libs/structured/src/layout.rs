@@ -78,7 +78,10 @@ impl PoolLayout {
             }
         }
         if counts {
-            let all = here.iter().map(|slice| &***slice).chain(elsewhere.iter().map(|slice| &**slice.layout()));
+            let all = here
+                .iter()
+                .map(|slice| &***slice)
+                .chain(elsewhere.iter().map(|slice| &**slice.layout()));
             let plan = CounterPlan::build(
                 all.flat_map(SliceLayout::shared_counters),
                 here.iter().flat_map(|slice| slice.sources()),

@@ -181,7 +181,10 @@ impl NodeIndex {
     }
 
     fn find(&self, node: NodeNumber) -> Option<(usize, usize)> {
-        let block = self.block_of.get(node).filter(|block| self.is_current && **block != NOWHERE)?;
+        let block = self
+            .block_of
+            .get(node)
+            .filter(|block| self.is_current && **block != NOWHERE)?;
         let block = *block as usize;
         let at = self.blocks[block].iter().position(|other| *other == node)?;
         Some((block, at))
@@ -189,7 +192,9 @@ impl NodeIndex {
 
     /// All nodes in order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = NodeNumber> {
-        self.order.iter().flat_map(|block| self.blocks[*block as usize].iter().copied())
+        self.order
+            .iter()
+            .flat_map(|block| self.blocks[*block as usize].iter().copied())
     }
 
     /// The first node from `rank` on that may serve the wish, and where it stands.
@@ -215,7 +220,11 @@ impl NodeIndex {
     }
 
     /// Takes the wish out, to be put back with [`NodeIndex::put_back`]. `begin` is asked if it is not known.
-    pub(crate) fn take<F: Fn(NodeNumber) -> bool>(&mut self, signature: &Signature, begin: impl FnOnce() -> Beginning<F>) -> Wish {
+    pub(crate) fn take<F: Fn(NodeNumber) -> bool>(
+        &mut self,
+        signature: &Signature,
+        begin: impl FnOnce() -> Beginning<F>,
+    ) -> Wish {
         self.clock += 1;
         let known = self.wishes.remove(signature).filter(|wish| {
             wish.wide.slices_changed == self.wide.slices_changed && (!wish.uses_wide || wish.wide.freed == self.wide.freed)

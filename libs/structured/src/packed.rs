@@ -80,7 +80,11 @@ impl SliceLayout {
 
     /// The number of devices that can be handed out: a slice with shared counters is not a source of devices.
     pub(crate) fn n_sources(&self) -> usize {
-        if self.shared_counters().is_empty() { self.names.len() } else { 0 }
+        if self.shared_counters().is_empty() {
+            self.names.len()
+        } else {
+            0
+        }
     }
 
     /// The numbers of the devices that can be handed out and have this name: in a slice that is in order, one at most.
@@ -517,11 +521,14 @@ impl Packer {
             return Arc::clone(known);
         }
         let names: Box<[DeviceName]> = spec.devices().iter().map(|device| device.name.clone()).collect();
-        let order = u16::try_from(names.len()).ok().filter(|len| usize::from(*len) > NAMES_SCANNED_MAX).map(|len| {
-            let mut order: Box<[u16]> = (0..len).collect();
-            order.sort_by_key(|at| &names[usize::from(*at)]);
-            order
-        });
+        let order = u16::try_from(names.len())
+            .ok()
+            .filter(|len| usize::from(*len) > NAMES_SCANNED_MAX)
+            .map(|len| {
+                let mut order: Box<[u16]> = (0..len).collect();
+                order.sort_by_key(|at| &names[usize::from(*at)]);
+                order
+            });
         let layout = Arc::new(SliceLayout {
             names,
             order: order.filter(|_| spec.shared_counters().is_empty()),
@@ -706,7 +713,12 @@ mod tests {
         counters.spec.devices = None;
         counters.spec.shared_counters =
             serde_json::from_value(json!([{"name": "s", "counters": {"c": {"value": "8"}}}])).expect("counters");
-        for slice in [slice("one", "d.test"), counters, slice("two", "d.test"), slice("three", "e.test")] {
+        for slice in [
+            slice("one", "d.test"),
+            counters,
+            slice("two", "d.test"),
+            slice("three", "e.test"),
+        ] {
             assert_eq!(packer.pack(&slice).restore(), slice);
         }
     }
@@ -741,7 +753,10 @@ mod tests {
         };
         assert_eq!(elements("version"), (ValueKind::Version, false, vec![b"1.2.3-rc.1".to_vec()]));
         assert_eq!(elements("versions"), (ValueKind::Version, true, vec![b"1.0.0".to_vec()]));
-        assert_eq!(elements("several"), (ValueKind::Int, false, vec![4_i64.to_le_bytes().to_vec()]));
+        assert_eq!(
+            elements("several"),
+            (ValueKind::Int, false, vec![4_i64.to_le_bytes().to_vec()])
+        );
         assert_eq!(elements("none"), (ValueKind::Int, true, vec![]));
         assert_eq!(elements("nothing"), (ValueKind::Unknown, false, vec![]));
         assert_eq!(packed.layout().named("a").as_slice(), [1]);

@@ -94,11 +94,7 @@ fn result(
         device: device.name.clone(),
         admin_access: choice.admin_access.then_some(true),
         tolerations: choice.tolerations.clone(),
-        binding_conditions: if bound {
-            kind.binding_conditions.clone()
-        } else {
-            Vec::new()
-        },
+        binding_conditions: if bound { kind.binding_conditions.clone() } else { Vec::new() },
         binding_failure_conditions: if bound {
             kind.binding_failure_conditions.clone()
         } else {

@@ -222,7 +222,11 @@ impl Pool {
         if was_held != is_held && self.nodes.len() == 1 {
             let layouts = self.slices.iter().map(|entry| entry.slice.layout());
             let n_published: usize = layouts.map(|layout| layout.named(device).len()).sum();
-            self.n_free = if is_held { self.n_free - n_published } else { self.n_free + n_published };
+            self.n_free = if is_held {
+                self.n_free - n_published
+            } else {
+                self.n_free + n_published
+            };
         }
     }
 

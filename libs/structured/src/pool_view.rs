@@ -165,7 +165,12 @@ impl PoolView {
             .taint_rules
             .iter()
             .filter(|rule| taints::concerns_device(rule, device.name));
-        let taints = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+        let taints = device
+            .kind()
+            .device
+            .taints
+            .iter()
+            .chain(by_rules.map(|rule| &rule.spec.taint));
         taints::first_untolerated(taints, tolerations).is_some()
     }
 

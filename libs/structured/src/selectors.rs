@@ -168,7 +168,14 @@ impl Filter {
     }
 
     /// What to tell about a device for which [`Filter::judge`] said that a selector fails.
-    pub(crate) fn fault(&self, unit: &CompiledUnit, choice: &Choice, driver: &str, device: PackedDevice<'_>, id: &DeviceId) -> Fault {
+    pub(crate) fn fault(
+        &self,
+        unit: &CompiledUnit,
+        choice: &Choice,
+        driver: &str,
+        device: PackedDevice<'_>,
+        id: &DeviceId,
+    ) -> Fault {
         let selector = match self.judge(driver, device) {
             Verdict::Failed { selector } => selector,
             Verdict::Selected | Verdict::Refused { .. } => 0,
@@ -295,7 +302,9 @@ impl ShapeReads {
         let mut attributes = BTreeSet::new();
         let mut capacity = BTreeSet::new();
         for program in programs {
-            let Reads::Only(set) = program.reads() else { return Self::Everything };
+            let Reads::Only(set) = program.reads() else {
+                return Self::Everything;
+            };
             if !(set.attribute_domains.is_empty() && set.capacity_domains.is_empty()) {
                 return Self::Everything;
             }
@@ -331,7 +340,10 @@ impl ShapeReads {
                     }
                     let places = places.entry(schema.id).or_insert_with(|| {
                         let place = |fact: &Fact| fact.find(driver, |name| schema.position(name));
-                        attributes.iter().map(|fact| place(fact).and_then(|at| u32::try_from(at).ok())).collect()
+                        attributes
+                            .iter()
+                            .map(|fact| place(fact).and_then(|at| u32::try_from(at).ok()))
+                            .collect()
                     });
                     for place in places {
                         match place {
@@ -359,13 +371,16 @@ impl ShapeReads {
 
     /// The device with all that the expressions can read.
     fn restore(&self, driver: &str, device: PackedDevice<'_>) -> Device {
-        let Self::Facts { attributes, capacity, .. } = self else {
+        let Self::Facts {
+            attributes, capacity, ..
+        } = self
+        else {
             return device.restore();
         };
         let kind = &device.kind().device;
-        let attributes = attributes.iter().filter_map(|fact| {
-            fact.find(driver, |name| Some((name.to_owned(), device.attribute(name)?.restore())))
-        });
+        let attributes = attributes
+            .iter()
+            .filter_map(|fact| fact.find(driver, |name| Some((name.to_owned(), device.attribute(name)?.restore()))));
         let capacity = capacity
             .iter()
             .filter_map(|fact| fact.find(driver, |name| kind.capacity.get_key_value(name)))

@@ -37,7 +37,12 @@ pub fn wake_matches(cluster: &Cluster, unit: &CompiledUnit, device: &DeviceId) -
 
 fn serves(cluster: &Cluster, choice: &Choice, pool: &PoolId, rules: &[&Arc<DeviceTaintRule>], device: PackedDevice<'_>) -> bool {
     let by_rules = rules.iter().filter(|rule| taints::concerns_device(rule, device.name));
-    let on_device = device.kind().device.taints.iter().chain(by_rules.map(|rule| &rule.spec.taint));
+    let on_device = device
+        .kind()
+        .device
+        .taints
+        .iter()
+        .chain(by_rules.map(|rule| &rule.spec.taint));
     let tolerated = !cluster.features().device_taints || taints::first_untolerated(on_device, &choice.tolerations).is_none();
     tolerated && !matches!(choice.filter.judge(&pool.driver, device), Verdict::Refused { .. })
 }

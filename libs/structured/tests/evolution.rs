@@ -49,7 +49,8 @@ fn slice(driver: &str, pool: &str, place: (&str, Value), devices: u32) -> Value 
     let devices: Vec<_> = (0..devices)
         .map(|at| json!({"name": format!("dev-{at}"), "attributes": {"kind": {"int": at % 2}}}))
         .collect();
-    let mut spec = json!({"driver": driver, "devices": devices, "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1}});
+    let mut spec =
+        json!({"driver": driver, "devices": devices, "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1}});
     spec[place.0] = place.1;
     json!({"metadata": {"name": format!("slice-{pool}")}, "spec": spec})
 }
@@ -91,7 +92,9 @@ impl World {
 
     fn fresh(&self) -> Cluster {
         let mut cluster = Self::empty();
-        self.nodes.iter().for_each(|(name, unschedulable)| cluster.put_node(Self::node(name, *unschedulable)));
+        self.nodes
+            .iter()
+            .for_each(|(name, unschedulable)| cluster.put_node(Self::node(name, *unschedulable)));
         self.slices.values().for_each(|slice| cluster.put_slice(object(slice)));
         self.taken
             .iter()
@@ -129,7 +132,10 @@ impl World {
             let unit = compile_unit(cluster, std::slice::from_ref(&claim)).expect("no fault");
             let answer = place(cluster, &unit, Policy::FirstFit, &Limits::default());
             let violations = answer.as_ref().map(|plan| check(cluster, &unit, plan)).unwrap_or_default();
-            (answer.map(|plan| (plan.node, plan.claims)).map_err(|refusal| refusal.kind), violations)
+            (
+                answer.map(|plan| (plan.node, plan.claims)).map_err(|refusal| refusal.kind),
+                violations,
+            )
         };
         let (lived, violations) = decide(&self.cluster);
         prop_assert_eq!(violations, vec![]);

@@ -30,7 +30,7 @@ pub(super) struct Args {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Figures {
     devices: usize,
-    /// Slices as parsed, before the cluster has them; their JSON is gone.
+    /// Slices as parsed, for comparison; their JSON is gone.
     slices_bytes_per_device: f64,
     /// Slices and nodes in a cluster that owns them, half of the devices in use.
     built_bytes_per_device: f64,
@@ -85,10 +85,6 @@ pub(super) fn probe(args: &Args) -> anyhow::Result<()> {
     let in_use = spec.preallocated();
     let nodes = spec.node_list();
     let before = resident_bytes()?;
-    let slices: Vec<_> = (0..args.nodes)
-        .map(|node| spec.slice_object(node))
-        .collect::<Result<_, _>>()?;
-    let with_slices = resident_bytes()?;
     let mut cluster = empty_cluster();
     cluster.put_class(Arc::new(class));
     for node in nodes {
@@ -98,7 +94,10 @@ pub(super) fn probe(args: &Args) -> anyhow::Result<()> {
             ..NodeFacts::default()
         });
     }
-    slices.into_iter().for_each(|slice| cluster.put_slice(slice));
+    // One at a time, as a service gets them: what the cluster does not keep is used again for the next.
+    for node in 0..args.nodes {
+        cluster.put_slice(spec.slice_object(node)?);
+    }
     hold(&mut cluster, &in_use);
     let built = resident_bytes()?;
     let answered = claims
@@ -107,11 +106,16 @@ pub(super) fn probe(args: &Args) -> anyhow::Result<()> {
         .count();
     let replayed = resident_bytes()?;
     ensure!(answered > 0, "no claim was allocated");
+    let slices: Vec<_> = (0..args.nodes)
+        .map(|node| spec.slice_object(node))
+        .collect::<Result<_, _>>()?;
+    let with_slices = resident_bytes()?;
+    drop(slices);
     let devices = args.nodes * args.devices_per_node;
     let per_device = |after: f64| (after - before) / devices as f64;
     let figures = Figures {
         devices,
-        slices_bytes_per_device: per_device(with_slices),
+        slices_bytes_per_device: (with_slices - replayed) / devices as f64,
         built_bytes_per_device: per_device(built),
         replayed_bytes_per_device: per_device(replayed),
         claims: args.claims,
