@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("chassis", &[], &["testkit"]),
     ("embedded", &[], &["testkit", "store"]),
     ("testkit", &["embedded", "store", "bus", "rpc", "chassis", "resource-api"], &[]),
-    ("ingest", &["resource-api", "device-selectors", "store", "bus", "follower", "rpc", "chassis"], &["testkit", "embedded"]),
+    ("ingest", &["resource-api", "apiserver", "device-selectors", "store", "bus", "follower", "rpc", "chassis"], &["testkit", "embedded"]),
     ("allocator", &["resource-api", "device-selectors", "structured", "store", "bus", "follower", "chassis"], &["testkit", "embedded", "rpc"]),
     ("node-agent", &["resource-api", "bus", "rpc", "chassis"], &["testkit", "embedded", "store", "follower"]),
     ("controller", &["resource-api", "store", "bus", "follower", "chassis"], &["testkit", "embedded", "rpc"]),

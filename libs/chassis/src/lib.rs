@@ -1,4 +1,4 @@
-//! What a service needs to start, be seen and stop: configuration, telemetry, health, shutdown, clock, backoff.
+//! What a service needs to start, be seen and stop: configuration, telemetry, TLS, health, shutdown, clock, backoff.
 //!
 //! A binary calls [`run`] with a loaded configuration and the service's own `serve`; the rest of this crate is what
 //! `serve` is handed or uses. Knows nothing of Postgres, NATS or devices.
@@ -11,6 +11,7 @@ pub mod metrics;
 mod run;
 pub mod shutdown;
 pub mod telemetry;
+pub mod tls;
 
 pub use backoff::Backoff;
 pub use clock::Clock;

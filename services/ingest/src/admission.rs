@@ -92,7 +92,19 @@ impl Admission {
         if prepare::for_update(&mut object, old, &self.gates.gates, now).is_err() {
             return Err(Vec::new());
         }
-        match validation::check_update(&object, old, &self.context()) {
+        Self::admitted(validation::check_update(&object, old, &self.context()), object)
+    }
+
+    /// The new state of `old` after a write of its status, or every rule that the change breaks. Both must be of one kind.
+    pub(crate) fn update_status(&self, mut object: AnyObject, old: &AnyObject) -> Result<Admitted, Vec<FieldError>> {
+        if prepare::for_status_update(&mut object, old, &self.gates.gates).is_err() {
+            return Err(Vec::new());
+        }
+        Self::admitted(validation::check_status_update(&object, old), object)
+    }
+
+    fn admitted(errors: Option<Vec<FieldError>>, object: AnyObject) -> Result<Admitted, Vec<FieldError>> {
+        match errors {
             Some(errors) if errors.is_empty() => Ok(Admitted::new(object)),
             Some(errors) => Err(errors),
             None => Err(Vec::new()),

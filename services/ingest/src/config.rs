@@ -1,6 +1,9 @@
 //! How an ingest is set up.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use chassis::tls::TlsFiles;
 
 /// Settings of `dray ingest`.
 #[derive(Clone, Debug)]
@@ -19,6 +22,19 @@ pub struct Config {
     pub waiters_max: usize,
     /// Feature gates to switch before anything is served, as `A=true,B=false`; empty: none.
     pub feature_gates: String,
+    /// The Kubernetes REST API; `None`: it is not served.
+    pub rest: Option<RestConfig>,
+}
+
+/// How the Kubernetes REST API is served.
+#[derive(Clone, Debug)]
+pub struct RestConfig {
+    /// Port 0: any free one.
+    pub listen: SocketAddr,
+    /// `None`: plain HTTP, over which clients show no credentials. Everybody who reaches the address may do everything then.
+    pub tls: Option<TlsFiles>,
+    /// Who has which token, and who may do what; see docs/kubernetes.md.
+    pub access: Option<PathBuf>,
 }
 
 impl Config {
@@ -32,6 +48,7 @@ impl Config {
             connections_max: 16,
             writes_max: 8_192,
             waiters_max: 100_000,
+            rest: None,
             feature_gates: String::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! The ingest service: the front door. Serves `dray.v1` over gRPC; admits what comes in, commits it, and shows what is there and what changes.
 
 mod admission;
+mod auth;
 mod config;
 mod error;
 mod gatekeeper;
@@ -10,6 +11,7 @@ mod live;
 mod metrics;
 mod publication;
 mod release;
+mod rest;
 mod slices;
 mod submission;
 mod violation;
@@ -34,6 +36,7 @@ use store::{Committed, Store, StoreConfig, StoreError, Writer, WriterConfig};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
@@ -41,13 +44,16 @@ use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-pub use config::Config;
+pub use auth::credentials::AccessError;
+pub use config::{Config, RestConfig};
 
+use auth::credentials::Access;
 use gatekeeper::Gatekeeper;
 use grpc::Context;
 use intake::Intake;
 use live::Live;
 use metrics::{CountCalls, Metrics};
+use rest::{Caches, Rest};
 
 /// Largest message that is read.
 const MESSAGE_MAX_BYTES: usize = 4 << 20;
@@ -62,6 +68,14 @@ pub struct Deps {
     pub registry: Registry,
     /// Bound already, so that its address is known before anything runs.
     pub listener: TcpListener,
+    rest: Option<RestDeps>,
+}
+
+/// What the REST API needs besides.
+struct RestDeps {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    access: Access,
 }
 
 /// Why an ingest could not start or go on.
@@ -85,11 +99,20 @@ pub enum IngestError {
     Serve(#[from] tonic::transport::Error),
     #[error("gRPC reflection cannot be set up")]
     Reflection(#[from] tonic_reflection::server::Error),
+    #[error("TLS cannot be set up")]
+    Tls(#[from] chassis::tls::TlsError),
+    #[error("it cannot be told who may call")]
+    Access(#[from] AccessError),
     #[error("a part of the ingest ended unexpectedly")]
     Ended,
 }
 
 impl Deps {
+    /// Where the REST API is served, if it is.
+    pub fn rest_address(&self) -> Option<SocketAddr> {
+        self.rest.as_ref().and_then(|rest| rest.listener.local_addr().ok())
+    }
+
     /// Where gRPC is served.
     pub fn address(&self) -> Result<SocketAddr, IngestError> {
         self.listener.local_addr().map_err(|source| IngestError::Listen {
@@ -107,17 +130,38 @@ pub async fn connect(config: Config, registry: Registry) -> Result<Deps, IngestE
         application: format!("dray-ingest {}", config.id),
     })?;
     let bus = Bus::connect(BusConfig::new(config.nats_url.clone()), &format!("ingest {}", config.id)).await?;
-    let address = config.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| IngestError::Listen { address, source })?;
+    let listener = bind(config.listen).await?;
+    let rest = match &config.rest {
+        Some(rest) => Some(connect_rest(rest).await?),
+        None => None,
+    };
     Ok(Deps {
         config,
         store,
         bus,
         registry,
         listener,
+        rest,
     })
+}
+
+async fn connect_rest(config: &RestConfig) -> Result<RestDeps, IngestError> {
+    let tls = config
+        .tls
+        .as_ref()
+        .map(|files| chassis::tls::acceptor(files, &["h2", "http/1.1"]));
+    let access = config.access.as_deref().map(Access::read);
+    Ok(RestDeps {
+        listener: bind(config.listen).await?,
+        tls: tls.transpose()?,
+        access: access.transpose()?.unwrap_or_default(),
+    })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, IngestError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| IngestError::Listen { address, source })
 }
 
 /// Runs until `stop`: then takes no more calls, finishes those under way and their commits.
@@ -128,6 +172,7 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError>
         bus,
         registry,
         listener,
+        rest,
     } = deps;
     let metrics = Metrics::new(&registry)?;
     let Some(from) = head(&store, &stop).await else {
@@ -166,6 +211,13 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError>
         tasks: streams.clone(),
         stop: stop.clone(),
     };
+    let caches = Caches::new(store.clone(), bus.clone(), end.clone());
+    if let Some(rest) = rest {
+        let is_open = rest.tls.is_none();
+        let served = Rest::new(context.clone(), caches.clone(), rest.access, is_open);
+        served.make_namespaces().await;
+        streams.spawn(served.serve(rest.listener, rest.tls));
+    }
     let ended = tokio::select! {
         served = serve(context, listener) => served,
         Some(_) = parts.join_next() => Err(IngestError::Ended),
@@ -174,6 +226,7 @@ pub async fn run(deps: Deps, stop: CancellationToken) -> Result<(), IngestError>
     streams.close();
     streams.wait().await;
     end.cancel();
+    caches.closed().await;
     while parts.join_next().await.is_some() {}
     bus.close().await;
     store.close().await;

@@ -73,7 +73,7 @@ pub(crate) type Streamed<T> = ReceiverStream<Result<T, Status>>;
 
 impl Context {
     /// After a lost write: if it lost because feature gates were switched, the next try is prepared under the new ones.
-    async fn heed(&self, outcome: &Outcome) -> Result<(), Status> {
+    pub(crate) async fn heed(&self, outcome: &Outcome) -> Result<(), Status> {
         match outcome {
             Outcome::GatesChanged { .. } => self.gatekeeper.refresh(&self.store).await.map_err(error::from_store),
             _ => Ok(()),

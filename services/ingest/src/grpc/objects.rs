@@ -150,7 +150,8 @@ impl ObjectsService {
         }))
     }
 
-    async fn slice_write(&self, slice: &ResourceSlice, is_new: bool, mut write: Write) -> Result<Mutation, Status> {
+    /// What writing a slice takes: its pool's row moves along.
+    pub(crate) async fn slice_write(&self, slice: &ResourceSlice, is_new: bool, mut write: Write) -> Result<Mutation, Status> {
         let pool = slice.pool_id();
         let row = self.0.store.pool(&pool.driver, &pool.pool).await.map_err(error::from_store)?;
         let n_before = row.as_ref().map_or(0, |row| row.slices as usize);
@@ -167,6 +168,19 @@ impl ObjectsService {
             n_slices: n_before + usize::from(is_new),
             node,
             draws: self.draws_with(&pool, row.as_ref(), &write.name, Some(slice)).await?,
+        };
+        Ok(slices::mutation(&pool, vec![write], row.as_ref(), after))
+    }
+
+    /// What removing a slice takes.
+    pub(crate) async fn slice_removal(&self, slice: &ResourceSlice, write: Write) -> Result<Mutation, Status> {
+        let pool = slice.pool_id();
+        let row = self.0.store.pool(&pool.driver, &pool.pool).await.map_err(error::from_store)?;
+        let n_left = row.as_ref().map_or(0, |row| row.slices.saturating_sub(1) as usize);
+        let after = PoolAfter {
+            n_slices: n_left,
+            node: row.as_ref().and_then(|row| row.node.as_deref()),
+            draws: self.draws_with(&pool, row.as_ref(), &write.name, None).await?,
         };
         Ok(slices::mutation(&pool, vec![write], row.as_ref(), after))
     }
@@ -216,17 +230,7 @@ impl ObjectsService {
             trace,
         };
         let mutation = match decode(stored)? {
-            AnyObject::ResourceSlice(slice) => {
-                let pool = slice.pool_id();
-                let row = self.0.store.pool(&pool.driver, &pool.pool).await.map_err(error::from_store)?;
-                let n_left = row.as_ref().map_or(0, |row| row.slices.saturating_sub(1) as usize);
-                let after = PoolAfter {
-                    n_slices: n_left,
-                    node: row.as_ref().and_then(|row| row.node.as_deref()),
-                    draws: self.draws_with(&pool, row.as_ref(), &stored.name, None).await?,
-                };
-                slices::mutation(&pool, vec![write], row.as_ref(), after)
-            }
+            AnyObject::ResourceSlice(slice) => self.slice_removal(&slice, write).await?,
             AnyObject::Unit(_) => return Err(error::bad_field("kind", "units are deleted with Units.Delete")),
             AnyObject::ResourceClaim(claim) => {
                 if let Some(unit) = claim.metadata.annotations.get(UNIT_ANNOTATION) {
