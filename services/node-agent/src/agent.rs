@@ -63,6 +63,8 @@ struct Live {
     report_backoff: Backoff,
     report_not_before: Instant,
     save_not_before: Option<Instant>,
+    /// When it was last decided what is due.
+    decided_at: Instant,
 }
 
 /// A call that failed, until it may be repeated.
@@ -234,6 +236,7 @@ impl Live {
             report_backoff: Backoff::new(RETRY_FIRST, RETRY_CAP),
             report_not_before: Instant::now(),
             save_not_before: None,
+            decided_at: Instant::now(),
         }
     }
 
@@ -328,6 +331,7 @@ impl Live {
     fn decide(&mut self, registered: BTreeSet<DriverName>) -> Vec<Call> {
         let mut calls = Vec::new();
         self.waiting.clear();
+        self.decided_at = Instant::now();
         loop {
             let steps = decide(self.desired.as_ref(), &self.state, &self.drivers(registered.clone()));
             let mut moved = false;
@@ -438,8 +442,12 @@ impl Live {
 
     /// When something is due without any event.
     fn next_due(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let rests = self.rests.values().map(|rest| rest.until).filter(|until| *until > now);
+        // One that has become due since the last decision has not been looked at: it must not be taken for one that waits for other things.
+        let rests = self
+            .rests
+            .values()
+            .map(|rest| rest.until)
+            .filter(|until| *until > self.decided_at);
         let report = (!self.reporting && self.outbox.waiting() > 0).then_some(self.report_not_before);
         rests.chain(report).chain(self.save_not_before).min()
     }

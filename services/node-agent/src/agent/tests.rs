@@ -335,3 +335,30 @@ proptest! {
         world.settle();
     }
 }
+
+#[test]
+fn what_becomes_due_after_a_decision_wakes_the_next_one() {
+    let mut live = Live::new(State::first("e".to_owned()));
+    let key = AllocationKey {
+        claim: resource_api::Uid(Uuid::from_u128(1)),
+        sequence: Sequence(1),
+    };
+    live.decide(BTreeSet::new());
+    // It is over by the time the loop asks when to wake.
+    let until = live.decided_at + std::time::Duration::from_nanos(1);
+    let rest = Rest {
+        operation: Operation::Prepare,
+        backoff: Backoff::new(RETRY_FIRST, RETRY_CAP),
+        until,
+        why: String::new(),
+    };
+    live.rests.insert((key, "a".into()), rest);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(live.next_due(), Some(until));
+    live.decide(BTreeSet::new());
+    assert_eq!(
+        live.next_due(),
+        None,
+        "it was looked at: what it waits for now is no matter of time"
+    );
+}
