@@ -1,8 +1,8 @@
 //! The group committer: collects concurrent mutations and commits them together.
 //!
 //! Nobody waits on a timer: a batch goes out as soon as a commit slot is free, with whatever has gathered until then. The commit runs
-//! in the writer's own task, so a caller that goes away cancels nothing. Mutations in one batch never touch the same row twice (the
-//! later one waits for the next batch), so the database decides between them in a defined order.
+//! in the writer's own task, so a caller that goes away cancels nothing. Mutations in one batch never touch the same row twice, nor a row of
+//! a batch under way, which they could overtake: the later one waits, so the database decides between them in a defined order.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -174,7 +174,7 @@ struct Lane {
 
 impl Lane {
     async fn run(mut self) {
-        let mut under_way: JoinSet<()> = JoinSet::new();
+        let mut under_way = UnderWay::default();
         let mut waiting: VecDeque<Job> = VecDeque::new();
         let mut open = true;
         while open || !waiting.is_empty() {
@@ -194,9 +194,9 @@ impl Lane {
                 continue;
             }
             while under_way.len() >= self.config.in_flight_max {
-                under_way.join_next().await;
+                under_way.one_ended().await;
             }
-            while under_way.try_join_next().is_some() {}
+            under_way.forget_ended();
             // Whatever gathered while the slot was busy goes along.
             while waiting.len() < self.config.batch_max {
                 match self.jobs.try_recv() {
@@ -204,21 +204,72 @@ impl Lane {
                     Err(_) => break,
                 }
             }
-            let batch = next_batch(&mut waiting, &self.config);
+            let (batch, rows) = next_batch(&mut waiting, &self.config, under_way.rows());
+            if batch.is_empty() {
+                // Everything that waits is about rows of what is under way.
+                under_way.one_ended().await;
+                continue;
+            }
             let commit = Commit {
                 store: self.store.clone(),
                 config: self.config.clone(),
                 announce: self.announce.clone(),
             };
-            under_way.spawn(commit.run(batch));
+            under_way.add(commit.run(batch), rows);
         }
-        while under_way.join_next().await.is_some() {}
+        while under_way.len() > 0 {
+            under_way.one_ended().await;
+        }
     }
 }
 
-/// Takes jobs from the front that fit one commit and touch no row twice; the others stay, in order.
-fn next_batch(waiting: &mut VecDeque<Job>, config: &WriterConfig) -> Vec<Job> {
-    let mut touched = Touched::default();
+/// Commits under way, with the rows that each is about.
+#[derive(Default)]
+struct UnderWay {
+    tasks: JoinSet<()>,
+    rows: Vec<(Id, Touched)>,
+}
+
+impl UnderWay {
+    fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Touched> + Clone {
+        self.rows.iter().map(|(_, rows)| rows)
+    }
+
+    fn add(&mut self, commit: impl Future<Output = ()> + Send + 'static, rows: Touched) {
+        let id = self.tasks.spawn(commit).id();
+        self.rows.push((id, rows));
+    }
+
+    /// Waits for any of them.
+    async fn one_ended(&mut self) {
+        let ended = self.tasks.join_next_with_id().await;
+        self.forget(ended);
+    }
+
+    fn forget_ended(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.forget(Some(ended));
+        }
+    }
+
+    fn forget(&mut self, ended: Option<Result<(Id, ()), JoinError>>) {
+        let ended = ended.map(|ended| ended.map_or_else(|error| error.id(), |(id, ())| id));
+        self.rows.retain(|(id, _)| Some(*id) != ended);
+    }
+}
+
+/// Takes jobs from the front that fit one commit and touch no row twice, nor one that is `under_way`; the others stay, in order. Also
+/// returns the rows of what was taken. Nothing is taken if everything waits for what is under way.
+fn next_batch<'t>(
+    waiting: &mut VecDeque<Job>,
+    config: &WriterConfig,
+    under_way: impl Iterator<Item = &'t Touched> + Clone,
+) -> (Vec<Job>, Touched) {
+    let (mut touched, mut taken) = (Touched::default(), Touched::default());
     let mut batch = Vec::with_capacity(waiting.len().min(config.batch_max));
     let mut rest = VecDeque::new();
     let mut size_bytes = 0;
@@ -226,17 +277,18 @@ fn next_batch(waiting: &mut VecDeque<Job>, config: &WriterConfig) -> Vec<Job> {
         let job_bytes = job.mutation.size_bytes();
         let keys = RowKeys::of(&job.mutation);
         let fits = batch.is_empty() || (batch.len() < config.batch_max && size_bytes + job_bytes <= config.batch_bytes_max);
-        if fits && touched.leaves(&keys) {
+        if fits && touched.leaves(&keys) && under_way.clone().all(|rows| rows.leaves(&keys)) {
             size_bytes += job_bytes;
             batch.push(job);
+            taken.add(&keys);
         } else {
             rest.push_back(job);
         }
         // Of one that stays as well: later mutations of the same rows must not overtake it.
-        touched.add(keys);
+        touched.add(&keys);
     }
     *waiting = rest;
-    batch
+    (batch, taken)
 }
 
 /// Which of these mutations would share the first commit.
@@ -249,7 +301,7 @@ pub(crate) fn batch_of(mutations: &[Mutation]) -> Vec<usize> {
         if touched.leaves(&keys) {
             chosen.push(index);
         }
-        touched.add(keys);
+        touched.add(&keys);
     }
     chosen
 }
@@ -308,9 +360,9 @@ impl Touched {
             && keys.together.iter().all(|key| !self.alone.contains(key))
     }
 
-    fn add(&mut self, keys: RowKeys) {
-        self.alone.extend(keys.alone);
-        self.together.extend(keys.together);
+    fn add(&mut self, keys: &RowKeys) {
+        self.alone.extend(&keys.alone);
+        self.together.extend(&keys.together);
     }
 }
 
@@ -411,3 +463,6 @@ impl Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
