@@ -7,7 +7,7 @@ use anyhow::ensure;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::workload::{Outcome, Replay, Workload};
+use super::workload::{Outcome, Replay, Workload, medians_per_claim};
 use crate::peer::{ClaimReport, Conversation, Mode, RunOrder, RunReport};
 use crate::report::{self, median};
 
@@ -51,7 +51,8 @@ impl Pace {
     }
 }
 
-/// Times of one side, in microseconds per claim; medians over the runs.
+/// Times of one side, in microseconds per claim: the reference's are medians of its runs' figures, ours are of each claim's median over the
+/// replays.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Side {
     pub(super) p50_us: f64,
@@ -164,7 +165,9 @@ fn summary(workload: &Workload, expected: &[Outcome], replays: &[Replay], peer: 
     let outcomes = replays.iter().flat_map(|replay| expected.iter().zip(&replay.outcomes));
     let difference = first_difference(outcomes.map(|(wanted, got)| (wanted, got.clone())));
     let count = |outcome: &str| expected.iter().filter(|line| line.outcome == outcome).count();
-    let ours = side(replays.iter().map(|replay| (replay.nanos.clone(), replay.cpu_nanos)));
+    let cpu_nanos = median(replays.iter().map(|replay| replay.cpu_nanos as f64).collect());
+    let mut ours = side_of_run(medians_per_claim(replays), 0);
+    ours.cpu_us = cpu_nanos / 1e3 / workload.claims.len() as f64;
     let of_run = |replay: &Replay| replay.nanos.iter().sum::<u64>() as f64 / 1e6;
     let worst = replays.iter().flat_map(|replay| &replay.nanos).max();
     Compared {
@@ -462,6 +465,18 @@ mod tests {
             outcomes: Vec::new(),
         };
         assert!((wall_ratio(&run, &replay) - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_claim_counts_with_its_median_over_replays() {
+        let replay = |nanos: [u64; 2]| Replay {
+            nanos: nanos.to_vec(),
+            cpu_nanos_prefix: 0,
+            cpu_nanos: 0,
+            outcomes: Vec::new(),
+        };
+        let replays = [replay([5, 900]), replay([7, 20]), replay([800, 10])];
+        assert_eq!(medians_per_claim(&replays), [7, 20]);
     }
 
     #[test]

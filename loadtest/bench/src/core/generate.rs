@@ -26,8 +26,7 @@ pub(super) enum Prefill {
     /// Each with a chance of one half.
     Half,
     /// All of all nodes but the last so many.
-    #[cfg(test)]
-    AllBut(usize),
+    AllButNodes(usize),
     /// Each with a chance of 99 in 100. Not a part of the set.
     NearlyAll,
 }
@@ -82,6 +81,7 @@ impl Spec {
         self.draws().1
     }
 
+    /// As in the set, they follow the draws for devices in use: equal seeds have equal claims only with equal draws.
     pub(super) fn claims(self) -> Vec<Value> {
         let mut dice = self.draws().0;
         (0..self.claims).map(|k| claim(k, dice.below(20))).collect()
@@ -96,8 +96,7 @@ impl Spec {
                 let in_use = match self.prefill {
                     Prefill::None => false,
                     Prefill::Half => dice.below(2) == 0,
-                    #[cfg(test)]
-                    Prefill::AllBut(left) => i + left < self.nodes,
+                    Prefill::AllButNodes(left) => i + left < self.nodes,
                     Prefill::NearlyAll => dice.below(100) != 0,
                 };
                 if in_use {
@@ -210,7 +209,7 @@ mod tests {
             "6ffd268e43072f0baedc767980776aff8ae15a2b498deab70f9204f365ef43d6"
         );
         assert_eq!(
-            hash("a-gpu-5000-full", "allbut64", spec(105, 5000, 100, Prefill::AllBut(64))),
+            hash("a-gpu-5000-full", "allbut64", spec(105, 5000, 100, Prefill::AllButNodes(64))),
             "d4bc514bae7789eaeae54c928b07e73db3b8eb67a500dddadf0358394aeb9a81"
         );
     }

@@ -145,11 +145,7 @@ pub(super) fn judge(figures: &Figures) -> Vec<Goal> {
     goals.extend(tails(&figures.workloads));
     if let Some(growth) = &figures.growth {
         let line = Line::limit(8, "exponent of cost in nodes, 100 to 5,000", "", [0.5, 0.15, 0.05]);
-        let series = [
-            ("empty", &growth.empty),
-            ("half full", &growth.half),
-            ("99 % full", &growth.nearly_full),
-        ];
+        let series = [("empty", &growth.empty), ("half full", &growth.half), ("full", &growth.full)];
         let worst = line.worst(series.into_iter().map(|(name, series)| (name.to_owned(), series.exponent)));
         goals.extend(worst.map(|worst| line.goal(worst, "without the first claims, which do once what is done once")));
     }

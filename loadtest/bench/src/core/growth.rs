@@ -1,7 +1,9 @@
-//! How the time per claim grows with the number of nodes, with empty, half full and nearly full clusters of family `a`.
+//! How the time per claim grows with the number of nodes, with empty, half full and full clusters of family `a`.
 //!
-//! Each figure is the median of replays from a fresh state. The first tenth of the claims is shown apart: it compiles selectors and opens
-//! nodes for the first time, once in the life of an allocator.
+//! The claims are the same for all sizes, and full clusters have as many free nodes whatever their size: else the cost would grow
+//! because more claims find something, not because there are more nodes to pass over. Each claim's time is its median over replays from a
+//! fresh state. The first tenth of the claims is shown apart: it compiles selectors and opens nodes for the first time, once in the life of
+//! an allocator.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +12,8 @@ use serde::Serialize;
 
 use super::compare::short;
 use super::generate::{Prefill, Spec};
-use super::workload::Replay;
-use crate::report::{self, median};
+use super::workload::{Replay, medians_per_claim};
+use crate::report;
 
 /// The range of the goal line, then the range of a fleet.
 const NODES: &[(usize, usize)] = &[
@@ -25,7 +27,10 @@ const NODES: &[(usize, usize)] = &[
 ];
 /// Largest number of nodes of the goal line.
 const GOAL_NODES_MAX: usize = 5_000;
-const CLAIMS: usize = 200;
+/// As in the set's scaling series.
+const CLAIMS: usize = 60;
+/// Free nodes of a full cluster, more than the claims need.
+const FREE_NODES: usize = 64;
 /// Claims that pay for what is done once.
 const FIRST_CLAIMS: usize = CLAIMS / 10;
 
@@ -33,10 +38,12 @@ const FIRST_CLAIMS: usize = CLAIMS / 10;
 pub(super) struct Figures {
     pub(super) empty: Series,
     pub(super) half: Series,
-    /// 99 of 100 devices in use.
-    pub(super) nearly_full: Series,
-    /// Time per claim nearly full over time per claim half full, per number of nodes.
-    pub(super) nearly_full_to_half: BTreeMap<usize, f64>,
+    /// All but the last 64 nodes in use.
+    pub(super) full: Series,
+    /// 99 of 100 devices in use, anywhere: few claims find something in the smaller ones.
+    sparse: Series,
+    /// Time per claim with 99 of 100 devices in use over time per claim half full, per number of nodes.
+    sparse_to_half: BTreeMap<usize, f64>,
 }
 
 #[derive(Default, Serialize)]
@@ -63,53 +70,53 @@ struct Point {
 
 /// Measures all points; some seconds of generating dominate.
 pub(super) fn measure() -> anyhow::Result<Figures> {
-    let (mut empty, mut half, mut nearly_full) = (Series::default(), Series::default(), Series::default());
+    let fills = [
+        Prefill::None,
+        Prefill::Half,
+        Prefill::AllButNodes(FREE_NODES),
+        Prefill::NearlyAll,
+    ];
+    let mut all = fills.map(|_| Series::default());
     for &(nodes, devices_per_node) in NODES {
         let spec = |prefill| Spec {
-            seed: 900 + nodes as u64,
+            seed: 900,
             nodes,
             devices_per_node,
             claims: CLAIMS,
             prefill,
         };
         let mut workload = spec(Prefill::None).workload()?;
-        let repeats = if nodes > GOAL_NODES_MAX { 3 } else { 7 };
-        for (series, prefill) in [
-            (&mut empty, Prefill::None),
-            (&mut half, Prefill::Half),
-            (&mut nearly_full, Prefill::NearlyAll),
-        ] {
+        let repeats = if nodes > GOAL_NODES_MAX { 5 } else { 15 };
+        for (series, prefill) in all.iter_mut().zip(fills) {
             workload.preallocated = spec(prefill).preallocated();
             let replays: Vec<_> = (0..repeats).map(|_| workload.replay(0)).collect();
             series.points.insert(nodes, point(nodes * devices_per_node, &replays));
         }
         eprintln!("growth: {nodes} nodes measured");
     }
-    for series in [&mut empty, &mut half, &mut nearly_full] {
-        series.fit();
-    }
-    let ratio = |(nodes, full): (&usize, &Point)| Some((*nodes, full.us / half.points.get(nodes)?.us));
+    all.iter_mut().for_each(Series::fit);
+    let [empty, half, full, sparse] = all;
+    let ratio = |(nodes, point): (&usize, &Point)| Some((*nodes, point.us / half.points.get(nodes)?.us));
     Ok(Figures {
-        nearly_full_to_half: nearly_full.points.iter().filter_map(ratio).collect(),
+        sparse_to_half: sparse.points.iter().filter_map(ratio).collect(),
         empty,
         half,
-        nearly_full,
+        full,
+        sparse,
     })
 }
 
 fn point(devices: usize, replays: &[Replay]) -> Point {
-    let of = |figure: fn(&[u64]) -> f64| median(replays.iter().map(|replay| figure(&replay.nanos)).collect());
+    let nanos = medians_per_claim(replays);
+    let mut sorted = nanos[FIRST_CLAIMS..].to_vec();
+    sorted.sort_unstable();
     let allocated = |replay: &Replay| replay.outcomes.iter().filter(|o| o.outcome == "allocated").count();
     Point {
         devices,
-        us: of(|nanos| mean_us(&nanos[FIRST_CLAIMS..])),
-        p50_us: of(|nanos| {
-            let mut sorted = nanos.to_vec();
-            sorted.sort_unstable();
-            sorted[sorted.len() / 2] as f64 / 1e3
-        }),
-        with_first_us: of(mean_us),
-        first_claim_us: of(|nanos| nanos[0] as f64 / 1e3),
+        us: mean_us(&nanos[FIRST_CLAIMS..]),
+        p50_us: sorted[sorted.len() / 2] as f64 / 1e3,
+        with_first_us: mean_us(&nanos),
+        first_claim_us: nanos[0] as f64 / 1e3,
         allocated: replays.first().map_or(0, allocated),
     }
 }
@@ -151,19 +158,21 @@ pub(super) fn table(figures: &Figures) -> Table {
         "first claim",
         "half full",
         "first claim",
-        "99 % full",
+        "all but 64 nodes full",
+        "first claim",
+        "99 % of devices in use",
         "first claim",
         "allocated",
         "99 % / half",
     ]);
-    let all = [&figures.empty, &figures.half, &figures.nearly_full];
+    let all = [&figures.empty, &figures.half, &figures.full, &figures.sparse];
     for (nodes, point) in &figures.empty.points {
         let mut row = vec![nodes.to_string(), point.devices.to_string()];
         let points: Vec<&Point> = all.iter().filter_map(|series| series.points.get(nodes)).collect();
         row.extend(points.iter().flat_map(|point| [short(point.us), short(point.first_claim_us)]));
         let allocated: Vec<String> = points.iter().map(|point| point.allocated.to_string()).collect();
         row.push(allocated.join("/"));
-        row.push(short(figures.nearly_full_to_half.get(nodes).copied().unwrap_or(f64::NAN)));
+        row.push(short(figures.sparse_to_half.get(nodes).copied().unwrap_or(f64::NAN)));
         table.add_row(row);
     }
     let mut add_exponents = |what: &str, exponent: fn(&Series) -> f64| {

@@ -131,6 +131,17 @@ impl Workload {
     }
 }
 
+/// Per claim the median of its times: replays are equal, so what differs between them is the machine's doing.
+pub(crate) fn medians_per_claim(replays: &[Replay]) -> Vec<u64> {
+    let n_claims = replays.iter().map(|replay| replay.nanos.len()).min().unwrap_or(0);
+    let of_claim = |claim: usize| {
+        let mut nanos: Vec<u64> = replays.iter().map(|replay| replay.nanos[claim]).collect();
+        nanos.sort_unstable();
+        nanos[nanos.len() / 2]
+    };
+    (0..n_claims).map(of_claim).collect()
+}
+
 /// A cluster without objects, with the gates of the set's reference run.
 pub(crate) fn empty_cluster() -> Cluster {
     let features = Features {
