@@ -3,14 +3,14 @@
 //! Tokens are kept as digests, so that they cannot leak from memory dumps or by the time that a comparison takes. They never appear
 //! in messages.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use apiserver::authz::{AUTHENTICATED, User};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::User;
 use super::roles::Binding;
 
 /// The file that says who may call: YAML with `tokens` and `bindings`.
@@ -24,17 +24,49 @@ struct AccessFile {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 struct TokenEntry {
     token: String,
-    #[serde(flatten)]
-    user: User,
+    user: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    groups: Vec<String>,
+    /// What else is known of the user.
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 impl std::fmt::Debug for TokenEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a token of {}", self.user)
+        write!(f, "a token of {:?}", self.user)
     }
+}
+
+impl TokenEntry {
+    fn user(self) -> User {
+        let Self {
+            user: name,
+            uid,
+            groups,
+            extra,
+            ..
+        } = self;
+        authenticated(User {
+            name,
+            uid,
+            groups,
+            extra,
+        })
+    }
+}
+
+/// Marks a user who has shown a credential.
+fn authenticated(mut user: User) -> User {
+    if !user.is_in(AUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+    user
 }
 
 /// Why the access file cannot be used.
@@ -86,15 +118,13 @@ impl Access {
         if let Some(entry) = short {
             return Err(AccessError::ShortToken {
                 path: path.to_owned(),
-                user: entry.user.name.clone(),
+                user: entry.user.clone(),
                 least: TOKEN_LENGTH_MIN,
             });
         }
         let tokens = file.tokens.into_iter();
         Ok(Self {
-            by_token: tokens
-                .map(|entry| (digest(&entry.token), entry.user.authenticated()))
-                .collect(),
+            by_token: tokens.map(|entry| (digest(&entry.token), entry.user())).collect(),
             bindings: file.bindings,
         })
     }
@@ -126,10 +156,12 @@ fn of_certificate(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
-    let mut user = User::named(name);
     let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-    user.groups = groups.map(str::to_owned).collect();
-    Some(user.authenticated())
+    Some(authenticated(User {
+        name: name.to_owned(),
+        groups: groups.map(str::to_owned).collect(),
+        ..User::default()
+    }))
 }
 
 #[cfg(test)]

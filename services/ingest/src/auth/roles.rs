@@ -3,17 +3,14 @@
 //! A role says which verbs on which resources; a binding gives it to users and groups, where the role allows it only for some
 //! namespaces. Nodes need no binding: they are known by user and group, and may change only what is of their own node.
 
+use apiserver::authz::{AUTHENTICATED, Attributes, ResourceAttributes, User};
 use serde::Deserialize;
-
-use super::User;
 
 /// The group of node agents; their user is [`NODE_USER_PREFIX`] and the node's name.
 pub(crate) const NODES_GROUP: &str = "system:nodes";
 pub(crate) const NODE_USER_PREFIX: &str = "system:node:";
 /// Whoever is in it may do everything.
 pub(crate) const MASTERS_GROUP: &str = "system:masters";
-/// In every user who has shown a credential.
-pub(crate) const AUTHENTICATED_GROUP: &str = "system:authenticated";
 
 const RESOURCE: &str = "resource.k8s.io";
 const READ: &[&str] = &["get", "list", "watch"];
@@ -64,22 +61,6 @@ impl Binding {
     }
 }
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted<'a> {
-    Resource {
-        verb: &'a str,
-        group: &'a str,
-        resource: &'a str,
-        subresource: &'a str,
-        /// Empty: cluster-wide, or all namespaces.
-        namespace: &'a str,
-        name: &'a str,
-    },
-    /// A path that is no resource, such as `/version`.
-    Path { verb: &'a str, path: &'a str },
-}
-
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -91,31 +72,43 @@ pub(crate) enum Decision {
 }
 
 /// Decides. Several roles add up.
-pub(crate) fn decide(user: &User, bindings: &[Binding], wanted: &Wanted<'_>) -> Decision {
-    if user.groups.iter().any(|group| group == MASTERS_GROUP) {
+pub(crate) fn decide(user: &User, bindings: &[Binding], wanted: &Attributes) -> Decision {
+    if user.is_in(MASTERS_GROUP) {
         return Decision::Allowed;
     }
-    let is_authenticated = user.groups.iter().any(|group| group == AUTHENTICATED_GROUP);
-    match *wanted {
-        Wanted::Path { verb, path } if is_open(verb, path, is_authenticated) => return Decision::Allowed,
-        // Everybody may ask about themselves.
-        Wanted::Resource {
-            verb: "create",
-            group: "authorization.k8s.io" | "authentication.k8s.io",
-            resource: "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews",
-            ..
-        } if is_authenticated => return Decision::Allowed,
-        Wanted::Resource { .. } | Wanted::Path { .. } => {}
-    }
-    let own = bindings.iter().filter(|binding| binding.is_for(user));
-    if own.into_iter().any(|binding| allows(binding, wanted)) {
+    let is_authenticated = user.is_in(AUTHENTICATED);
+    let is_for_all = match wanted {
+        Attributes::Path { path, verb } => is_open(verb, path, is_authenticated),
+        Attributes::Resource(asked) => is_authenticated && is_about_oneself(asked),
+    };
+    if is_for_all || bindings.iter().any(|binding| binding.is_for(user) && allows(binding, wanted)) {
         return Decision::Allowed;
     }
-    match user.node() {
-        Some(node) if node_may(wanted) => Decision::OwnNode(node.to_owned()),
-        Some(_) if node_reads(wanted) => Decision::Allowed,
-        _ => Decision::Denied(format!("no role of {user} allows it")),
+    if let (Some(node), Attributes::Resource(asked)) = (node_of(user), wanted) {
+        if node_may(asked) {
+            return Decision::OwnNode(node.to_owned());
+        }
+        if node_reads(asked) {
+            return Decision::Allowed;
+        }
     }
+    Decision::Denied(format!("no role of {:?} allows it", user.name))
+}
+
+/// The node, of a node agent.
+fn node_of(user: &User) -> Option<&str> {
+    let node = user.name.strip_prefix(NODE_USER_PREFIX);
+    node.filter(|node| user.is_in(NODES_GROUP) && !node.is_empty())
+}
+
+/// Everybody may ask who they are and what they may do.
+fn is_about_oneself(asked: &ResourceAttributes) -> bool {
+    asked.verb == "create"
+        && matches!(asked.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io")
+        && matches!(
+            asked.resource.as_str(),
+            "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews"
+        )
 }
 
 /// What is read before anybody is known, and what everybody who is known may read.
@@ -128,18 +121,12 @@ fn is_open(verb: &str, path: &str, is_authenticated: bool) -> bool {
             || is_authenticated && (path == "/" || known.iter().any(|root| is_under(root))))
 }
 
-fn allows(binding: &Binding, wanted: &Wanted<'_>) -> bool {
-    let Wanted::Resource {
-        verb,
-        group,
-        resource,
-        subresource,
-        namespace,
-        ..
-    } = *wanted
-    else {
+fn allows(binding: &Binding, wanted: &Attributes) -> bool {
+    let Attributes::Resource(asked) = wanted else {
         return binding.role == Role::Admin;
     };
+    let (verb, group, resource, subresource) = parts(asked);
+    let namespace = &asked.namespace;
     let reads = READ.contains(&verb);
     let writes = WRITE.contains(&verb);
     match binding.role {
@@ -196,18 +183,14 @@ fn allows(binding: &Binding, wanted: &Wanted<'_>) -> bool {
     }
 }
 
+/// Verb, group, resource and subresource.
+fn parts(asked: &ResourceAttributes) -> (&str, &str, &str, &str) {
+    (&asked.verb, &asked.group, &asked.resource, &asked.subresource)
+}
+
 /// What a node agent may do to objects of its own node.
-fn node_may(wanted: &Wanted<'_>) -> bool {
-    let Wanted::Resource {
-        verb,
-        group,
-        resource,
-        subresource,
-        ..
-    } = *wanted
-    else {
-        return false;
-    };
+fn node_may(asked: &ResourceAttributes) -> bool {
+    let (verb, group, resource, subresource) = parts(asked);
     let changes = matches!(verb, "create" | "update" | "patch" | "delete");
     match (group, resource, subresource) {
         (RESOURCE, "resourceslices", "") => WRITE.contains(&verb) && !READ.contains(&verb),
@@ -223,13 +206,13 @@ fn node_may(wanted: &Wanted<'_>) -> bool {
 }
 
 /// What a node agent reads: what may be of its node is known only from the object.
-fn node_reads(wanted: &Wanted<'_>) -> bool {
-    matches!(
-        *wanted,
-        Wanted::Resource {
-            verb: "get" | "list" | "watch",
-            group: "" | RESOURCE | "coordination.k8s.io" | "events.k8s.io",
-            resource: "resourceslices"
+fn node_reads(asked: &ResourceAttributes) -> bool {
+    let (verb, group, resource, _) = parts(asked);
+    READ.contains(&verb)
+        && matches!(group, "" | RESOURCE | "coordination.k8s.io" | "events.k8s.io")
+        && matches!(
+            resource,
+            "resourceslices"
                 | "resourceclaims"
                 | "deviceclasses"
                 | "devicetaintrules"
@@ -237,10 +220,8 @@ fn node_reads(wanted: &Wanted<'_>) -> bool {
                 | "pods"
                 | "leases"
                 | "namespaces"
-                | "events",
-            ..
-        }
-    )
+                | "events"
+        )
 }
 
 #[cfg(test)]
@@ -248,22 +229,25 @@ mod tests {
     use super::*;
 
     fn user(name: &str, groups: &[&str]) -> User {
-        let mut user = User::named(name);
-        user.groups.extend(groups.iter().map(|group| (*group).to_owned()));
-        user
+        User {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..User::default()
+        }
     }
 
-    fn resource<'a>(verb: &'a str, path: &'a str, namespace: &'a str) -> Wanted<'a> {
+    fn resource(verb: &str, path: &str, namespace: &str) -> Attributes {
         let (group, resource) = path.split_once(':').unwrap_or(("", path));
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        Wanted::Resource {
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name: "x",
-        }
+        Attributes::Resource(ResourceAttributes {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: "x".to_owned(),
+        })
     }
 
     fn bindings() -> Vec<Binding> {
@@ -303,9 +287,9 @@ mod tests {
         ];
         let decide = |name: &str, verb, path, namespace| {
             let groups: &[&str] = if name == "ann" {
-                &["team-a", AUTHENTICATED_GROUP]
+                &["team-a", AUTHENTICATED]
             } else {
-                &[AUTHENTICATED_GROUP]
+                &[AUTHENTICATED]
             };
             super::decide(&user(name, groups), &bindings(), &resource(verb, path, namespace))
         };
@@ -326,8 +310,8 @@ mod tests {
 
     #[test]
     fn a_node_changes_only_its_own() {
-        let node = user("system:node:n1", &[NODES_GROUP, AUTHENTICATED_GROUP]);
-        let decide = |wanted| decide(&node, &[], &wanted);
+        let node = user("system:node:n1", &[NODES_GROUP, AUTHENTICATED]);
+        let decide = |wanted: Attributes| decide(&node, &[], &wanted);
         assert_eq!(
             decide(resource("create", "resource.k8s.io:resourceslices", "")),
             Decision::OwnNode("n1".into())
@@ -340,7 +324,7 @@ mod tests {
             decide(resource("create", "resource.k8s.io:resourceclaims", "a")),
             Decision::Denied(_)
         ));
-        let liar = user("system:node:n1", &[AUTHENTICATED_GROUP]);
+        let liar = user("system:node:n1", &[AUTHENTICATED]);
         assert!(matches!(
             super::decide(&liar, &[], &resource("create", "resource.k8s.io:resourceslices", "")),
             Decision::Denied(_)
@@ -349,9 +333,12 @@ mod tests {
 
     #[test]
     fn strangers_read_health_and_version_and_known_users_discovery() {
-        let get = |path| Wanted::Path { verb: "get", path };
+        let get = |path: &str| Attributes::Path {
+            path: path.to_owned(),
+            verb: "get".to_owned(),
+        };
         let stranger = User::anonymous();
-        let known = user("ann", &[AUTHENTICATED_GROUP]);
+        let known = user("ann", &[AUTHENTICATED]);
         for path in ["/version", "/healthz", "/readyz/ping"] {
             assert_eq!(decide(&stranger, &[], &get(path)), Decision::Allowed, "{path}");
         }

@@ -4,7 +4,6 @@ use apiserver::discovery::{self, Root, ServerVersion};
 use apiserver::negotiate::{self, Accepted, Answer, Offer, Representation};
 use apiserver::openapi;
 use apiserver::request::Document;
-use apiserver::schema::Schema;
 use apiserver::status::Status;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
@@ -55,18 +54,14 @@ pub(super) fn answer(parts: &Parts, document: &Document, call: &Call) -> Result<
         Document::Group(name) => plain(discovery::group(catalog, name).ok_or_else(Status::no_such_resource)?),
         Document::Resources { group, version } => plain(discovery::resources(catalog, group, version)),
         Document::OpenApiV2 => Err(Status::no_such_resource()),
-        Document::OpenApiIndex => {
-            let documents = documents(parts)?;
-            plain(openapi::index(&documents))
-        }
+        Document::OpenApiIndex => plain(openapi::index(parts.openapi()?)),
         Document::OpenApi { group, version, hash } => {
-            let documents = documents(parts)?;
             let name = if group.is_empty() {
                 format!("api/{version}")
             } else {
                 format!("apis/{group}/{version}")
             };
-            let found = documents.iter().find(|document| document.name == name);
+            let found = parts.openapi()?.iter().find(|document| document.name == name);
             let found = found.ok_or_else(Status::no_such_resource)?;
             if hash.as_ref().is_some_and(|hash| *hash != found.hash) {
                 let mut moved = respond::text(StatusCode::MOVED_PERMANENTLY, "the document has changed\n");
@@ -83,10 +78,6 @@ pub(super) fn answer(parts: &Parts, document: &Document, call: &Call) -> Result<
             Ok(response)
         }
     }
-}
-
-fn documents(parts: &Parts) -> Result<Vec<openapi::Document>, Status> {
-    openapi::documents(Schema::builtin(), &parts.catalog).map_err(|error| Status::internal(error.to_string()))
 }
 
 fn accept(call: &Call, answer: Answer) -> Result<Accepted, Status> {

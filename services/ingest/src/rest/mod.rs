@@ -12,21 +12,23 @@ mod serve;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use apiserver::authz::{Attributes, User};
 use apiserver::negotiate::{self, Accepted, Answer, Offer};
+use apiserver::openapi;
 use apiserver::request::{self, Incoming, Operation, Refusal, ResourceRequest, Target};
 use apiserver::resources::{Catalog, ResourceType};
-use apiserver::status::{GroupResource, Status};
+use apiserver::schema::Schema;
+use apiserver::status::Status;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming as IncomingBody};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::User;
 use crate::auth::credentials::Access;
-use crate::auth::roles::{self, Decision, Wanted};
+use crate::auth::roles::{self, Decision};
 use crate::grpc::Context;
 
 pub(crate) use cache::Caches;
@@ -55,6 +57,8 @@ struct Parts {
     context: Context,
     caches: Caches,
     catalog: Catalog,
+    /// The documents of the catalog; made when they are first asked for.
+    openapi: OnceLock<Vec<openapi::Document>>,
     access: Access,
     /// Plain HTTP: clients show no credentials there, so everybody may do everything.
     is_open: bool,
@@ -71,11 +75,25 @@ struct Call {
     body: Bytes,
 }
 
+impl Parts {
+    /// The OpenAPI documents of what is served.
+    fn openapi(&self) -> Result<&[openapi::Document], Status> {
+        if let Some(known) = self.openapi.get() {
+            return Ok(known);
+        }
+        let made = openapi::documents(Schema::builtin(), &self.catalog).map_err(|error| Status::internal(error.to_string()))?;
+        Ok(self.openapi.get_or_init(|| made))
+    }
+}
+
 impl Call {
     /// What the server does on its own.
     fn of_server() -> Self {
         Self {
-            user: User::named("system:dray"),
+            user: User {
+                name: "system:dray".to_owned(),
+                ..User::default()
+            },
             decision: Decision::Allowed,
             accept: None,
             content_type: None,
@@ -95,6 +113,7 @@ impl Rest {
             context,
             caches,
             catalog: Catalog::standard(is_served),
+            openapi: OnceLock::new(),
             access,
             is_open,
         }))
@@ -188,13 +207,13 @@ impl Rest {
         if self.0.is_open {
             return Ok(Decision::Allowed);
         }
-        let wanted = wanted(target);
+        let wanted = Attributes::of(target);
         let decision = roles::decide(user, &self.0.access.bindings, &wanted);
         let Decision::Denied(why) = &decision else {
             return Ok(decision);
         };
         tracing::warn!(user = %user.name, ?wanted, why, "refused: not allowed");
-        Err(forbidden(user, target))
+        Err(wanted.forbidden(user, ""))
     }
 
     async fn carry_out(&self, request: ResourceRequest, target: &Target, call: Call) -> Result<Response<Body>, Status> {
@@ -238,44 +257,6 @@ async fn read_body(body: IncomingBody) -> Result<Bytes, Status> {
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Status::too_large(apiserver::body::BODY_BYTES_MAX)),
         Err(error) => Err(Status::bad_request(format!("the body cannot be read: {error}"))),
     }
-}
-
-fn wanted(target: &Target) -> Wanted<'_> {
-    match &target.resource {
-        None => Wanted::Path {
-            verb: &target.verb,
-            path: &target.path,
-        },
-        Some(resource) => Wanted::Resource {
-            verb: &target.verb,
-            group: &resource.group,
-            resource: &resource.plural,
-            subresource: &resource.subresource,
-            namespace: &resource.namespace,
-            name: &resource.name,
-        },
-    }
-}
-
-/// The text that clients know.
-fn forbidden(user: &User, target: &Target) -> Status {
-    let who = &user.name;
-    let verb = &target.verb;
-    let Some(resource) = &target.resource else {
-        let why = format!("User {who:?} cannot {verb} path {:?}", target.path);
-        return Status::forbidden(GroupResource::new("", ""), "", &why);
-    };
-    let what = match resource.subresource.as_str() {
-        "" => resource.plural.clone(),
-        subresource => format!("{}/{subresource}", resource.plural),
-    };
-    let place = match resource.namespace.as_str() {
-        "" => "at the cluster scope".to_owned(),
-        namespace => format!("in the namespace {namespace:?}"),
-    };
-    let group = &resource.group;
-    let why = format!("User {who:?} cannot {verb} resource {what:?} in API group {group:?} {place}");
-    Status::forbidden(GroupResource::new(group, &what), &resource.name, &why)
 }
 
 /// What a store or its writer said, as clients of this API know it.

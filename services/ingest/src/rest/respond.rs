@@ -62,20 +62,19 @@ pub(crate) fn encoded(code: StatusCode, object: &Map<String, Value>, accepted: A
     }
 }
 
-/// Warnings for the client's user, one header each.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let quoted: String = warning.chars().flat_map(escape).collect();
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+/// Adds warnings for the client's user; `values`: of one header each, see [`apiserver::faults`].
+pub(crate) fn warn(response: &mut Response<Body>, values: &[String]) {
+    for value in values {
+        let shown: String = value.chars().map(as_header).collect();
+        if let Ok(value) = HeaderValue::from_str(&shown) {
             response.headers_mut().append(header::WARNING, value);
         }
     }
 }
 
-fn escape(c: char) -> impl Iterator<Item = char> {
-    let escaped = matches!(c, '"' | '\\').then_some('\\');
-    let shown = if c.is_ascii() && !c.is_ascii_control() { c } else { '?' };
-    escaped.into_iter().chain(std::iter::once(shown))
+/// Headers carry visible ASCII only.
+fn as_header(c: char) -> char {
+    if c.is_ascii() && !c.is_ascii_control() { c } else { '?' }
 }
 
 /// What the log of refusals may show of a request's headers: nothing that could be a secret.
@@ -85,12 +84,15 @@ pub(crate) fn header_text(headers: &http::HeaderMap, name: header::HeaderName) -
 
 #[cfg(test)]
 mod tests {
+    use apiserver::faults;
+
     use super::*;
 
     #[test]
     fn warnings_are_quoted_as_headers_can_carry_them() {
         let mut response = text(StatusCode::OK, "ok");
-        warn(&mut response, &["unknown field \"spec.zz\"".to_owned(), "ü\n".to_owned()]);
+        warn(&mut response, &faults::warnings(["unknown field \"spec.zz\"".to_owned()]));
+        warn(&mut response, &["299 - \"ü\n\"".to_owned()]);
         let all: Vec<_> = response.headers().get_all(header::WARNING).iter().collect();
         assert_eq!(all, ["299 - \"unknown field \\\"spec.zz\\\"\"", "299 - \"??\""]);
     }

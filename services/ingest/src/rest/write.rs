@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
-use apiserver::body::conform::Finding;
-use apiserver::body::{self, BodyError};
-use apiserver::negotiate::{self, Accepted, PatchType};
+use apiserver::body;
+use apiserver::faults::{self, Source};
+use apiserver::negotiate::{self, Accepted};
 use apiserver::object;
-use apiserver::patch::{self, PatchError};
+use apiserver::patch;
 use apiserver::request::{DeleteOptions, FieldValidation, ListOptions, PatchOptions, ResourceRequest, WriteOptions};
-use apiserver::resources::{DeleteAnswer, ResourceType};
+use apiserver::resources::ResourceType;
 use apiserver::rules::create::GENERATED_NAME_TRIES;
 use apiserver::rules::{
-    Creation, DeleteStep, Origin, Part, Update, UpdateOutcome, decide_delete, delete_answer, prepare_create, prepare_update,
+    self, Creation, DeleteStep, Origin, Part, Update, UpdateOutcome, decide_delete, delete_answer, prepare_create, prepare_update,
 };
 use apiserver::schema::Schema;
-use apiserver::status::{GroupResource, Status};
+use apiserver::status::Status;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use resource_api::claim::ResourceClaim;
@@ -69,9 +69,8 @@ pub(super) async fn create(
     if request.subresource.is_some() {
         return Err(Status::method_not_allowed());
     }
-    let decoded_body = read_object(resource, call)?;
-    let (object, warnings) = heed_findings(decoded_body, options.field_validation, resource)?;
-    if let Some(review) = super::reviews::answer(parts, resource, &object, call) {
+    let (object, warnings) = read_object(resource, options.field_validation, call)?;
+    if let Some(review) = super::reviews::answer(parts, request, &object, call) {
         return answer(StatusCode::CREATED, review?, accepted);
     }
     let created = create_object(parts, request, None, Value::Object(object), options, call).await?;
@@ -90,7 +89,7 @@ async fn create_object(
     call: &Call,
 ) -> Result<Value, Status> {
     let resource = &*request.resource;
-    check_namespace(parts, resource, &request.namespace).await?;
+    check_namespace(parts, resource, object::meta_text(&body, "name"), &request.namespace).await?;
     for _ in 0..GENERATED_NAME_TRIES {
         let uid = Uuid::new_v4();
         let now = Timestamp::now();
@@ -115,14 +114,20 @@ async fn create_object(
         match commit(parts, resource, &ready, write, true).await? {
             Committed::At(sequence) => return in_version(resource, at_version(ready.value, sequence)),
             Committed::NameTaken if name_given || name.is_some() => {
-                return Err(Status::already_exists(resource.group_resource(), object::name(&ready.value)));
+                let taken = object::name(&ready.value);
+                let existing = stored(parts, resource, &request.namespace, taken).await?;
+                let existing = existing.map(|existing| existing.value()).transpose();
+                let existing = existing.map_err(|error| Status::internal(error.to_string()))?;
+                return Err(rules::create::name_taken(resource, taken, false, existing.as_ref()));
             }
             Committed::NameTaken | Committed::Lost => {}
         }
     }
-    Err(Status::generated_name_taken(
-        resource.group_resource(),
+    Err(rules::create::name_taken(
+        resource,
         object::meta_text(&body, "generateName"),
+        true,
+        None,
     ))
 }
 
@@ -134,8 +139,7 @@ pub(super) async fn update(
     accepted: Accepted,
 ) -> Result<Response<Body>, Status> {
     let resource = &*request.resource;
-    let decoded_body = read_object(resource, call)?;
-    let (object, warnings) = heed_findings(decoded_body, options.field_validation, resource)?;
+    let (object, warnings) = read_object(resource, options.field_validation, call)?;
     let wanted = Value::Object(object);
     let is_there = stored(parts, resource, &request.namespace, &request.name).await?.is_some();
     let (code, value) = if !is_there && resource.update_creates && request.subresource.is_none() {
@@ -161,46 +165,28 @@ pub(super) async fn patch(
     accepted: Accepted,
 ) -> Result<Response<Body>, Status> {
     let resource = &*request.resource;
-    let kind = match options.patch_type {
-        PatchType::Json => patch::PatchType::Json,
-        PatchType::Merge => patch::PatchType::Merge,
-        PatchType::Strategic => patch::PatchType::Strategic,
-        PatchType::Apply => {
-            return Err(Status::unsupported_media_type(&[
-                negotiate::JSON_PATCH,
-                negotiate::MERGE_PATCH,
-                negotiate::STRATEGIC_PATCH,
-            ]));
-        }
+    // Server-side apply is not served yet.
+    let Some(kind) = options.patch_type.change() else {
+        return Err(Status::unsupported_media_type(&[
+            negotiate::JSON_PATCH,
+            negotiate::MERGE_PATCH,
+            negotiate::STRATEGIC_PATCH,
+        ]));
     };
-    let warnings = std::sync::Mutex::new(Vec::new());
+    let mut warnings = Vec::new();
     let patched = change(parts, request, &options.write, Origin::Patch, call, |old| {
         let Value::Object(old) = old else {
             return Err(Status::internal("a stored object is no object"));
         };
         let made = patch::apply(Schema::builtin(), &resource.gvk(), kind, old, &call.body);
-        let made = made.map_err(|error| from_patch(resource, &request.name, &error))?;
-        if options.write.field_validation == FieldValidation::Strict && !made.findings.is_empty() {
-            let told = strict_text(&made.findings);
-            return Err(Status::bad_patch(
-                resource.group_kind(),
-                &request.name,
-                format!("strict decoding error: {told}"),
-                told,
-            ));
-        }
-        if options.write.field_validation == FieldValidation::Warn {
-            let mut warnings = warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *warnings = made.findings.iter().map(ToString::to_string).collect();
-        }
+        let made = made.map_err(|error| faults::patch_status(&error, resource, &request.name))?;
+        let source = Source::Patch { name: &request.name };
+        warnings = faults::judge_findings(&made.findings, options.write.field_validation, resource, source)?;
         Ok(Value::Object(made.object))
     });
     let value = patched.await?;
     let mut response = object_answer(StatusCode::OK, resource, value, Default::default(), accepted)?;
-    respond::warn(
-        &mut response,
-        &warnings.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner),
-    );
+    respond::warn(&mut response, &warnings);
     Ok(response)
 }
 
@@ -211,7 +197,7 @@ async fn change(
     options: &WriteOptions,
     origin: Origin,
     call: &Call,
-    make: impl Fn(&Value) -> Result<Value, Status>,
+    mut make: impl FnMut(&Value) -> Result<Value, Status>,
 ) -> Result<Value, Status> {
     let resource = &*request.resource;
     let part = match request.subresource.as_deref() {
@@ -310,10 +296,8 @@ pub(super) async fn delete_collection(
             Err(status) => return Err(status),
         }
     }
-    let shown = match resource.delete_answer {
-        DeleteAnswer::Status => Status::success(resource.group_resource(), "", "").to_value(),
-        DeleteAnswer::Object => apiserver::list::body(resource, deleted, json!({"resourceVersion": position.to_string()})),
-    };
+    let metadata = json!({"resourceVersion": position.to_string()});
+    let shown = rules::delete::collection_answer(resource, deleted, metadata);
     answer(StatusCode::OK, shown, accepted)
 }
 
@@ -597,7 +581,7 @@ pub(super) async fn make_namespace(parts: &Parts, name: &str) -> Result<(), Stat
 }
 
 /// Namespaces are there before what is in them.
-async fn check_namespace(parts: &Parts, resource: &ResourceType, namespace: &str) -> Result<(), Status> {
+async fn check_namespace(parts: &Parts, resource: &ResourceType, name: &str, namespace: &str) -> Result<(), Status> {
     if !resource.is_namespaced() || namespace.is_empty() {
         return Ok(());
     }
@@ -607,14 +591,9 @@ async fn check_namespace(parts: &Parts, resource: &ResourceType, namespace: &str
         .object("namespaces", "", namespace)
         .await
         .map_err(from_store)?;
-    let Some(found) = found else {
-        return Err(Status::not_found(GroupResource::new("", "namespaces"), namespace));
-    };
-    let value: Value = serde_json::from_str(&found.body).map_err(|error| Status::internal(error.to_string()))?;
-    if object::deletion_timestamp(&value).is_some() {
-        return Err(Status::namespace_terminating(resource.group_resource(), "", namespace));
-    }
-    Ok(())
+    let found = found.map(|found| serde_json::from_str::<Value>(&found.body));
+    let found = found.transpose().map_err(|error| Status::internal(error.to_string()))?;
+    rules::create::check_namespace(resource, name, (namespace, found.as_ref()))
 }
 
 /// A node agent changes only what is of its own node.
@@ -640,9 +619,17 @@ fn check_own_node(call: &Call, resource: &ResourceType, value: &Value) -> Result
     Err(Status::forbidden(resource.group_resource(), object::name(value), &why))
 }
 
-fn read_object(resource: &ResourceType, call: &Call) -> Result<body::Body, Status> {
+/// The object of the body, and the warnings about it.
+fn read_object(
+    resource: &ResourceType,
+    validation: FieldValidation,
+    call: &Call,
+) -> Result<(Map<String, Value>, Vec<String>), Status> {
     let format = negotiate::body_format(call.content_type.as_deref(), !resource.is_custom)?;
-    body::decode(Schema::builtin(), &resource.gvk(), format, &call.body).map_err(|error| from_body(&error))
+    let read = body::decode(Schema::builtin(), &resource.gvk(), format, &call.body);
+    let read = read.map_err(|error| faults::body_status(&error))?;
+    let warnings = faults::judge_findings(&read.findings, validation, resource, Source::Body)?;
+    Ok((read.object, warnings))
 }
 
 fn delete_options(resource: &ResourceType, options: &DeleteOptions, call: &Call) -> Result<DeleteOptions, Status> {
@@ -652,48 +639,6 @@ fn delete_options(resource: &ResourceType, options: &DeleteOptions, call: &Call)
     let format = negotiate::body_format(call.content_type.as_deref(), true)?;
     let version = resource.api_version();
     let read = body::decode_options(Schema::builtin(), &version, "DeleteOptions", format, &call.body);
-    let read = read.map_err(|error| from_body(&error))?;
+    let read = read.map_err(|error| faults::body_status(&error))?;
     DeleteOptions::from_body(&Value::Object(read.object))
-}
-
-/// The object and what its author is to be told, or a refusal of what nobody knows.
-fn heed_findings(
-    body: body::Body,
-    validation: FieldValidation,
-    resource: &ResourceType,
-) -> Result<(Map<String, Value>, Vec<String>), Status> {
-    let warnings = body.findings.iter().map(ToString::to_string);
-    match validation {
-        FieldValidation::Ignore => Ok((body.object, Vec::new())),
-        FieldValidation::Warn => Ok((body.object, warnings.collect())),
-        FieldValidation::Strict if body.findings.is_empty() => Ok((body.object, Vec::new())),
-        FieldValidation::Strict => {
-            let (kind, version) = (&resource.kind, &resource.version);
-            let told = strict_text(&body.findings);
-            Err(Status::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {told}"
-            )))
-        }
-    }
-}
-
-fn strict_text(findings: &[Finding]) -> String {
-    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn from_body(error: &BodyError) -> Status {
-    match error {
-        BodyError::TooLarge => Status::too_large(body::BODY_BYTES_MAX),
-        other => Status::bad_request(other.to_string()),
-    }
-}
-
-fn from_patch(resource: &ResourceType, name: &str, error: &PatchError) -> Status {
-    match error {
-        PatchError::TooLarge | PatchError::TooManyOperations { .. } => Status::too_large(body::BODY_BYTES_MAX),
-        PatchError::NotJson(_) | PatchError::Malformed { .. } => Status::bad_request(error.to_string()),
-        PatchError::NotSupported => Status::unsupported_media_type(&[negotiate::JSON_PATCH, negotiate::MERGE_PATCH]),
-        PatchError::DoesNotApply { .. } => Status::patch_rejected(),
-        PatchError::BadResult(_) => Status::bad_patch(resource.group_kind(), name, error.to_string(), error.to_string()),
-    }
 }
