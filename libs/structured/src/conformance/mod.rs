@@ -9,7 +9,7 @@ mod workload;
 
 pub use cases::run_cases;
 pub use scenario::run_scenario;
-pub use workload::{Outcome, Replay, Workload, run_workload};
+pub use workload::{Outcome, Workload, WorkloadNode, decide_and_take, empty_cluster, hold, run_workload};
 
 /// What became of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use anyhow::ensure;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::workload::{Outcome, Replay, Workload, medians_per_claim};
+use structured::conformance::{Outcome, Workload};
+
+use super::workload::{self, Replay, medians_per_claim};
 use crate::peer::{ClaimReport, Conversation, Mode, RunOrder, RunReport};
 use crate::report::{self, median};
 
@@ -138,7 +140,7 @@ pub(super) fn workload(
         expected.len()
     );
     let Some(mut conversation) = conversation else {
-        let replays: Vec<_> = (0..PAIRS_ALONE).map(|_| workload.replay(0)).collect();
+        let replays: Vec<_> = (0..PAIRS_ALONE).map(|_| workload::replay(workload, 0)).collect();
         return Ok(summary(workload, expected, &replays, None));
     };
     let order = RunOrder {
@@ -153,7 +155,7 @@ pub(super) fn workload(
         conversation.ask(&order)?;
         let run: RunReport = conversation.answer()?;
         ensure!(!run.claims.is_empty(), "the reference decided no claim");
-        replays.push(workload.replay(run.claims.len()));
+        replays.push(workload::replay(workload, run.claims.len()));
         spent += run.claims.iter().map(|claim| claim.nanos).sum::<u64>();
         runs.push(run);
     }
@@ -370,7 +372,7 @@ pub(super) fn filtered(workload: &Workload, mut conversation: Conversation, pace
             runs.push(run);
         }
         let n_claims = many.last().map_or(0, |run| run.claims.len());
-        replays.push(workload.replay(n_claims));
+        replays.push(workload::replay(workload, n_claims));
     }
     let n_claims = |runs: &[RunReport]| runs.iter().map(|run| run.claims.len()).max().unwrap_or(0);
     let ratios: Vec<f64> = many

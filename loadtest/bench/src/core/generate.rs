@@ -9,8 +9,8 @@ use resource_api::ids::DeviceId;
 use resource_api::slice::ResourceSlice;
 use serde_json::{Value, json};
 
-use super::workload::{Node, Workload};
 use crate::dice::Dice;
+use structured::conformance::{Workload, WorkloadNode};
 
 const DRIVER: &str = "gpu.example.com";
 const MODELS: [&str; 4] = ["A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM5-141GB"];
@@ -48,6 +48,7 @@ impl Spec {
         let slices = (0..self.nodes).map(|node| self.slice_object(node));
         Ok(Workload {
             format: "allocbench/1".to_owned(),
+            name: "generated".to_owned(),
             nodes: self.node_list(),
             device_classes: vec![Arc::new(serde_json::from_value::<DeviceClass>(class())?)],
             resource_slices: slices.collect::<Result<_, _>>()?,
@@ -64,8 +65,8 @@ impl Spec {
         serde_json::from_value(gpu_slice(node, self.devices_per_node)).map(Arc::new)
     }
 
-    pub(super) fn node_list(self) -> Vec<Node> {
-        let node = |i| Node {
+    pub(super) fn node_list(self) -> Vec<WorkloadNode> {
+        let node = |i| WorkloadNode {
             name: node_name(i),
             labels: [
                 ("kubernetes.io/hostname", node_name(i)),

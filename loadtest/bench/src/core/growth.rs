@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::compare::short;
 use super::generate::{Prefill, Spec};
-use super::workload::{Replay, medians_per_claim};
+use super::workload::{self, Replay, medians_per_claim};
 use crate::report;
 
 /// The range of the goal line, then the range of a fleet.
@@ -89,7 +89,7 @@ pub(super) fn measure() -> anyhow::Result<Figures> {
         let repeats = if nodes > GOAL_NODES_MAX { 5 } else { 15 };
         for (series, prefill) in all.iter_mut().zip(fills) {
             workload.preallocated = spec(prefill).preallocated();
-            let replays: Vec<_> = (0..repeats).map(|_| workload.replay(0)).collect();
+            let replays: Vec<_> = (0..repeats).map(|_| workload::replay(&workload, 0)).collect();
             series.points.insert(nodes, point(nodes * devices_per_node, &replays));
         }
         eprintln!("growth: {nodes} nodes measured");

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use super::Set;
-use super::workload::Workload;
+use super::workload;
 use crate::report;
 
 /// Small enough for a machine that is fifty times slower.
@@ -36,7 +36,7 @@ pub(super) fn run(set: &Set) -> anyhow::Result<()> {
     let mut table = report::table(&["workload", "claims", "instructions per claim"]);
     for &name in WORKLOADS.iter().filter(|name| set.has(name)) {
         let instructions = count(&set.file(name)).with_context(|| format!("workload {name}"))?;
-        let claims = Workload::read(&set.file(name))?.claims.len();
+        let claims = workload::read(&set.file(name))?.claims.len();
         let instructions_per_claim = instructions as f64 / claims as f64;
         table.add_row([name.to_owned(), claims.to_string(), format!("{instructions_per_claim:.0}")]);
         figures.insert(
@@ -76,7 +76,7 @@ fn collected(told: &str) -> Option<u64> {
 
 /// What runs under callgrind.
 pub(super) fn replay(file: &Path) -> anyhow::Result<()> {
-    let replay = Workload::read(file)?.replay(0);
+    let replay = workload::replay(&workload::read(file)?, 0);
     println!("{} claims", black_box(replay).outcomes.len());
     Ok(())
 }

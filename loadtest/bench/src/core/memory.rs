@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use structured::NodeFacts;
 
 use super::generate::{self, Prefill, Spec};
-use super::workload::{decide_and_take, empty_cluster, hold};
+use structured::conformance::{decide_and_take, empty_cluster, hold};
 
 /// Bytes of a page of /proc; 4 KiB wherever this is measured.
 const PAGE_BYTES: f64 = 4096.0;

@@ -21,7 +21,6 @@ use serde::Serialize;
 use crate::peer::Peer;
 use crate::{machine, report};
 use compare::{Compared, Filtered, Pace};
-use workload::Workload;
 
 /// Where the whole set is, beside this project.
 const SET: &str = "../shared/data/bench";
@@ -191,7 +190,7 @@ impl Set {
 fn workloads(args: &Args, set: &Set, peer: Option<&Peer>) -> anyhow::Result<BTreeMap<String, Compared>> {
     let mut figures = BTreeMap::new();
     for name in &set.names {
-        let workload = Workload::read(&set.file(name))?;
+        let workload = workload::read(&set.file(name))?;
         let expected = workload::read_expected(&set.expected(name))?;
         let conversation = peer.map(|peer| peer.workload(&set.file(name))).transpose()?;
         let is_whole = args.whole_openb && name == goals::OPENB;
@@ -210,7 +209,7 @@ fn workloads(args: &Args, set: &Set, peer: Option<&Peer>) -> anyhow::Result<BTre
 fn filtered(args: &Args, set: &Set, peer: &Peer) -> anyhow::Result<BTreeMap<String, Filtered>> {
     let mut figures = BTreeMap::new();
     for &name in FILTERED.iter().filter(|name| set.has(name)) {
-        let workload = Workload::read(&set.file(name))?;
+        let workload = workload::read(&set.file(name))?;
         let conversation = peer.workload(&set.file(name))?;
         let pace = Pace::new(args.pairs, args.seconds);
         let measured = compare::filtered(&workload, conversation, pace).with_context(|| format!("workload {name}"))?;

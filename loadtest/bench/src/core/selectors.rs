@@ -11,7 +11,9 @@ use resource_api::slice::ResourceSlice;
 use serde::Serialize;
 
 use super::Set;
-use super::workload::{self, Outcome, Workload};
+use structured::conformance::{Outcome, Workload};
+
+use super::workload;
 use crate::peer::Peer;
 use crate::report::median;
 
@@ -34,10 +36,10 @@ pub(super) fn measure(set: &Set, peer: &Peer, repeats: usize) -> anyhow::Result<
     let Some(first) = names.first() else { return Ok(None) };
     let (mut evaluations, mut ours_nanos) = (0, 0.0);
     for name in &names {
-        let workload = Workload::read(&set.file(name))?;
+        let workload = workload::read(&set.file(name))?;
         let expected = workload::read_expected(&set.expected(name))?;
         evaluations += Count::new(&workload)?.of_replay(&expected)?;
-        let times = (0..repeats.max(1)).map(|_| workload.replay(0).nanos.iter().sum::<u64>() as f64);
+        let times = (0..repeats.max(1)).map(|_| workload::replay(&workload, 0).nanos.iter().sum::<u64>() as f64);
         ours_nanos += median(times.collect());
     }
     let report = peer.selectors(&set.file(first))?;
